@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from sexton.archive.admin_intervals import KEY, VALUE, merge_snapshots
 from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotRows, SnapshotSeries
-from sexton.coordinator.changes.model import OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
 from sexton.figures import MINUTE_MS
@@ -328,13 +327,7 @@ def add_causes(
     for one in found:
         one.candidates = _candidates(one, due) if one.is_gone else [COMMITTED]
         acts = plans.get(one.offset_key, ()) if one.is_gone else ()
-        one.plan_ids = sorted({act.plan_id for act in acts if _touches(act, one)})
-
-
-def _touches(act: OwnAction, one: Observation) -> bool:
-    """Whether a deletion by a plan of Sexton overlaps the interval of a change."""
-    is_over = act.outcome_at_ms is not None and act.outcome_at_ms < one.changed_after_ms
-    return act.intent_at_ms <= one.changed_by_ms and not is_over
+        one.plan_ids = sorted({act.plan_id for act in acts if act.overlaps(one.changed_after_ms, one.changed_by_ms)})
 
 
 def _candidates(one: Observation, due: Mapping[tuple[int, OffsetKey], int | None]) -> list[str]:

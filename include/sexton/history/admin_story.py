@@ -52,14 +52,7 @@ def admin_story(
         state=last.there(group_id).words,
         events=[_event([*alike]) for _, alike in groupby(sorted(filter(_is_shown, found), key=_order), key=_order)],
         next_verdicts=[
-            NextVerdict(
-                topic=row["topic"],
-                partition=row["partition"],
-                committed_offset=row["committed_offset"],
-                reason=row["broker_reason"],
-                expires_at_ms=row["broker_expires_at_ms"],
-                due_after_ms=row["due_after_ms"],
-            )
+            NextVerdict.from_row(row)
             for row in judged.sort_by([("topic", "ascending"), ("partition", "ascending")]).to_pylist()
             if is_requested(row["topic"], row["partition"])
         ],

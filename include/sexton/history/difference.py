@@ -181,7 +181,13 @@ class InstantComparison:
 
     def counts(self) -> dict[str, dict[str, int]]:
         """The number of each change, by table."""
-        return {name: _counts(rows) for name, rows in (("groups", self.groups), ("offsets", self.offsets))}
+        return {
+            name: {
+                change: int(pc.sum(pc.equal(rows["change"], change)).as_py() or 0)
+                for change in (APPEARED, CHANGED, DISAPPEARED)
+            }
+            for name, rows in (("groups", self.groups), ("offsets", self.offsets))
+        }
 
 
 def difference(before: Side, after: Side) -> InstantComparison:
@@ -192,7 +198,8 @@ def difference(before: Side, after: Side) -> InstantComparison:
     for log_partition in sorted({*before.log_partitions, *after.log_partitions}):
         sides = [side if log_partition in side.log_partitions else None for side in (before, after)]
         for number, side in enumerate(sides):
-            if side is not None and _load_fails(side, log_partition):
+            outcomes = [] if side is None else side.table(_LOADS, log_partition)["load_outcome"].to_pylist()
+            if not HOLDS_NOTHING.isdisjoint(outcomes):
                 sides[number] = None
                 failed[number].append(log_partition)
         tables = [_offsets(side, log_partition) for side in sides]
@@ -210,11 +217,6 @@ def difference(before: Side, after: Side) -> InstantComparison:
     return InstantComparison(
         groups=groups_with_cause, offsets=ordered(offsets, OFFSET_KEY, pa.int64()), failed_loads=failed
     )
-
-
-def _load_fails(side: Side, log_partition: int) -> bool:
-    outcomes = side.table(_LOADS, log_partition)["load_outcome"].to_pylist()
-    return not HOLDS_NOTHING.isdisjoint(outcomes)
 
 
 def _causes(rows: Sequence[Mapping[str, Any]], group_ids: Sequence[str], profile: Profile) -> dict[str, str]:
@@ -264,10 +266,3 @@ def ordered(parts: list[pa.Table], keys: list[str], kind: pa.DataType) -> pa.Tab
     schema = pa.schema([*columns, ("before", kind), ("after", kind), ("change", pa.string())])
     rows = pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
     return rows.sort_by([(key, "ascending") for key in keys])
-
-
-def _counts(rows: pa.Table) -> dict[str, int]:
-    return {
-        change: int(pc.sum(pc.equal(rows["change"], change)).as_py() or 0)
-        for change in (APPEARED, CHANGED, DISAPPEARED)
-    }

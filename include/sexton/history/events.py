@@ -65,6 +65,18 @@ class NextVerdict:
     expires_at_ms: int | None
     due_after_ms: int | None = None
 
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "NextVerdict":
+        """From a row of offset_verdicts with its committed_offset."""
+        return cls(
+            topic=row["topic"],
+            partition=row["partition"],
+            committed_offset=row["committed_offset"],
+            reason=row["broker_reason"],
+            expires_at_ms=row["broker_expires_at_ms"],
+            due_after_ms=row["due_after_ms"],
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class Story:
@@ -245,8 +257,7 @@ class EventBuilder:
             known = self._before_removal or simple_group(self._group_id, self._profile)
             causes = ()
             if known is not None:
-                found = removal_causes(known, keeps_offsets=bool(self._kept), profile=self._profile)
-                causes = tuple(cause.value for cause in found)
+                causes = removal_causes(known, keeps_offsets=bool(self._kept), profile=self._profile)
             detail = f"it held no offset: {' or '.join(causes)}" if causes else "no operation of the coordinator"
         self.events.append(
             Event(
@@ -364,7 +375,7 @@ def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tup
     """
     gone = [row for row in rows if row["kind"] in DISAPPEARANCES]
     if not gone:
-        return tuple(cause.value for cause in possible_removals(profile))
+        return possible_removals(profile)
     last = max(gone, key=order_of)
     return removal_after(cause_of(last).split(" or "), profile)
 

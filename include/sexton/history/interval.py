@@ -168,23 +168,18 @@ def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
 def _by_log_partition(
     actions: Mapping[OffsetKey, Sequence[OwnAction]], source: LogSource, since_ms: int, as_of_ms: int
 ) -> dict[int, dict[OffsetKey, Sequence[OwnAction]]]:
-    """Actions by the log partition of their groups, without those long before or after the interval.
+    """Actions by the log partition of their groups, without those long before or after the interval, whose log may have
+    records from slightly before and after it.
 
     Deployments accumulate actions, and every process gets only those of its log partition.
     """
     found: dict[int, dict[OffsetKey, Sequence[OwnAction]]] = {}
     for key, every in actions.items():
-        own = [act for act in every if _touches(act, since_ms, as_of_ms)]
+        own = [act for act in every if act.overlaps(since_ms - _MARGIN_MS, as_of_ms + _MARGIN_MS - 1)]
         if own:
             part = 0 if source.partition_count is None else partition_of(key[0], source.partition_count)
             found.setdefault(part, {})[key] = own
     return found
-
-
-def _touches(act: OwnAction, since_ms: int, as_of_ms: int) -> bool:
-    """Whether an action may concern an interval, whose log may have records from slightly before and after it."""
-    begun_in_time = act.intent_at_ms < as_of_ms + _MARGIN_MS
-    return begun_in_time and (act.outcome_at_ms is None or act.outcome_at_ms >= since_ms - _MARGIN_MS)
 
 
 def _write(work: _ChangesWork) -> dict[str, int]:

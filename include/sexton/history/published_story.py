@@ -73,7 +73,9 @@ def published_story(
         state=_words(state),
         log_partition=home,
         block=None if home is None else block_of(tables, newest, home),
-        next_verdicts=[_next(row, verdicts[_key(row)]) for row in offsets if _key(row) in verdicts],
+        next_verdicts=[
+            NextVerdict.from_row({**verdicts[_key(row)], **row}) for row in offsets if _key(row) in verdicts
+        ],
     )
 
 
@@ -174,17 +176,6 @@ def _words(row: Row | None) -> str:
     if row is None:
         return ""
     return state_words(row["group_type"], row["protocol_type"], row["state"], row["member_count"])
-
-
-def _next(offset: Row, judged: Row) -> NextVerdict:
-    return NextVerdict(
-        topic=offset["topic"],
-        partition=offset["partition"],
-        committed_offset=offset["committed_offset"],
-        reason=judged["broker_reason"],
-        expires_at_ms=judged["broker_expires_at_ms"],
-        due_after_ms=judged["due_after_ms"],
-    )
 
 
 def _key(row: Row) -> tuple[str, int]:

@@ -8,33 +8,21 @@ Follows GroupCoordinatorShard.cleanupGroupMetadata and deleteGroups (4.x), Group
 (0.10.1 to 3.9) and .removeGroup (0.9, 0.10.0).
 """
 
-from enum import StrEnum
-
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.groups.lifecycle import has_empty_state
 from sexton.coordinator.profile import Profile
 from sexton.tables.change_causes import ChangeKind
 
-
-class GroupRemovalCause(StrEnum):
-    """Operations that remove a group without offsets."""
-
-    EXPIRED = ChangeKind.EXPIRED.value
-    """The sweep: it removes a group that is Empty and has no offset, whatever its age."""
-    GROUP_DELETED = ChangeKind.GROUP_DELETED.value
-    """DeleteGroups."""
-    LAST_MEMBER_LEFT = "last_member_left"
-    """Up to 0.10.0 a group is removed with its last member."""
-
-
+LAST_MEMBER_LEFT = "last_member_left"
+"""Up to 0.10.0 a group is removed with its last member."""
 _WITH_GROUP_TOMBSTONE = frozenset(
     {ChangeKind.EXPIRED.value, ChangeKind.GROUP_DELETED.value, ChangeKind.AMBIGUOUS.value}
 )
 """Kinds of offset_changes for which a 4.x coordinator may write the group's tombstone in the same write."""
 
 
-def removal_causes(group: Group, *, keeps_offsets: bool, profile: Profile) -> tuple[GroupRemovalCause, ...]:
+def removal_causes(group: Group, *, keeps_offsets: bool, profile: Profile) -> tuple[str, ...]:
     """The operations that may have removed `group`, as it was right before; empty where only a producer can have done
     it.
 
@@ -49,16 +37,15 @@ def removal_causes(group: Group, *, keeps_offsets: bool, profile: Profile) -> tu
     )
 
 
-def possible_removals(
-    profile: Profile, *, is_swept: bool = True, is_share: bool = False
-) -> tuple[GroupRemovalCause, ...]:
-    """The operations that remove an Empty group without offsets in this release."""
+def possible_removals(profile: Profile, *, is_swept: bool = True, is_share: bool = False) -> tuple[str, ...]:
+    """The operations that remove an Empty group without offsets in this release: LAST_MEMBER_LEFT, or the sweep
+    (whatever the group's age) and DeleteGroups, as kinds of offset_changes."""
     if not has_empty_state(profile):
-        return (GroupRemovalCause.LAST_MEMBER_LEFT,)
+        return (LAST_MEMBER_LEFT,)
     sweeps = is_swept and (not is_share or profile.deletes_share_groups)
     return (
-        *((GroupRemovalCause.EXPIRED,) if sweeps else ()),
-        *((GroupRemovalCause.GROUP_DELETED,) if profile.has_delete_groups else ()),
+        *((ChangeKind.EXPIRED.value,) if sweeps else ()),
+        *((ChangeKind.GROUP_DELETED.value,) if profile.has_delete_groups else ()),
     )
 
 
@@ -72,4 +59,4 @@ def removal_after(causes: list[str], profile: Profile) -> tuple[str, ...]:
         return tuple(causes)
     if set(causes) & _WITH_GROUP_TOMBSTONE:
         return tuple(cause for cause in causes if cause in _WITH_GROUP_TOMBSTONE)
-    return tuple(cause.value for cause in possible_removals(profile))
+    return possible_removals(profile)

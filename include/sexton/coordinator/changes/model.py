@@ -98,10 +98,9 @@ class OwnAction:
     outcome_at_ms: int | None = None
     keeps: bool = False
 
-    def covers(self, at_ms: int | None) -> bool:
-        if at_ms is None:
-            return False
-        return self.intent_at_ms <= at_ms and (self.outcome_at_ms is None or at_ms <= self.outcome_at_ms)
+    def overlaps(self, from_ms: int, to_ms: int) -> bool:
+        """Whether it may have happened between two instants, both included."""
+        return self.intent_at_ms <= to_ms and (self.outcome_at_ms is None or self.outcome_at_ms >= from_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +184,7 @@ def restored_by(known: ChangeEvidence, key: OffsetKey, at_ms: int | None) -> str
 
 def action_at(actions: Sequence[OwnAction], at_ms: int | None) -> OwnAction | None:
     """The action of Sexton that covers an instant."""
-    return next((action for action in actions if action.covers(at_ms)), None)
+    return None if at_ms is None else next((action for action in actions if action.overlaps(at_ms, at_ms)), None)
 
 
 def continues(last: TombstoneRecord, next_one: TombstoneRecord) -> bool:

@@ -83,7 +83,7 @@ class GroupRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteContext:
-    """Input of every rule besides the removal from one group."""
+    """Input of every rule, in addition to the removal from one group."""
 
     write: Write
     before: StateBefore

@@ -152,7 +152,7 @@ def answer_of(group: str, asked: Target, log: LogInput, retention_minutes: int |
             view.check_coverage([group])
         belongs, source = view.coordinator.log_partition_of(group), log.source(view.as_of_ms)
         home, story, reader = _read(view, source, group, asked, retention_minutes, belongs)
-        if view.unknown_count and (home is None or len(view.coordinator.holders_of(group)) > 1):
+        if view.unknown_count and (home is None or len([*view.coordinator.holders_of(group)]) > 1):
             view.check_coverage([group])  # a group that is gone has its story where its records are
     found = Story(log_partition=home)
     if story is not None and reader is not None and home is not None:

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember, PartitionView, TopicPartition
-from sexton.coordinator.expiry import SweepBlock, first_block, verdict
+from sexton.coordinator.expiry import SweepBlock, Verdict, first_block, verdicts_of_group
 from sexton.coordinator.groups import lifecycle
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.consumer import ConsumerGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.groups.lifecycle import GroupState, LiveGroup, LiveMember
 from sexton.coordinator.groups.streams import StreamsGroup
-from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Expiry, Profile
 
 MODERN_SESSION_TIMEOUT_MS = 45_000
@@ -74,12 +73,24 @@ def abandonment(
         steps = _modern_steps(members, loaded_at_ms, session_timeout_ms)
     empty_ms, pending = steps[-1].at_ms, view.pending(group_id)
     left = _empty_group(group, empty_ms, profile)
+    judged = verdicts_of_group(
+        left,
+        dict(sorted(view.offsets(group_id).items())),
+        frozenset(),
+        retention_ms=retention_ms,
+        now_ms=empty_ms,
+        profile=profile,
+    )
     due_ms = {
-        key: _due_ms(offset, key in pending, key[0], left, empty_ms, retention_ms=retention_ms, profile=profile)
-        for key, offset in sorted(view.offsets(group_id).items())
+        key: None if key in pending and profile.pending_blocks_expiry else _due_ms(one, empty_ms, profile)
+        for key, one in judged.items()
     }
-    blocks = (block, _own_block(group, due_ms, empty_ms, is_held=bool(pending), profile=profile))
-    first = first_block(one for one in blocks if one is not None)
+    blocks = [] if block is None else [block]
+    if group.left_targets and profile.deletes_groups and not pending and None not in due_ms.values():
+        # Empty without offsets, it is to be deleted: that fails.
+        last_ms = max(at_ms for at_ms in (empty_ms, *due_ms.values()) if at_ms is not None)
+        blocks.append(SweepBlock(group_id=group_id, from_ms=last_ms))
+    first = first_block(blocks)
     return Abandonment(
         steps=steps,
         expires_at_ms={
@@ -88,16 +99,6 @@ def abandonment(
         },
         block=first,
     )
-
-
-def _own_block(
-    group: LoadedGroup, due_ms: Mapping[TopicPartition, int | None], empty_ms: int, *, is_held: bool, profile: Profile
-) -> SweepBlock | None:
-    """The failure of the sweep by this group, once it is Empty without offsets and is to be deleted."""
-    instants = [empty_ms, *(at_ms for at_ms in due_ms.values() if at_ms is not None)]
-    if not group.left_targets or not profile.deletes_groups or is_held or None in due_ms.values():
-        return None
-    return SweepBlock(group_id=group.group_id, from_ms=max(instants))
 
 
 def _classic_steps(
@@ -159,20 +160,7 @@ def _empty_group(group: LoadedGroup, empty_ms: int, profile: Profile) -> Group:
     return left
 
 
-def _due_ms(
-    offset: StoredOffset,
-    is_pending: bool,
-    topic: str,
-    left: Group,
-    empty_ms: int,
-    *,
-    retention_ms: int,
-    profile: Profile,
-) -> int | None:
-    if is_pending and profile.pending_blocks_expiry:
-        return None
-    judged = verdict(offset, topic, left, is_pending=False, retention_ms=retention_ms, now_ms=empty_ms, profile=profile)
-    if judged.decision == "keep":
+def _due_ms(judged: Verdict, empty_ms: int, profile: Profile) -> int | None:
+    if judged.decision == "keep" or judged.expires_at_ms is None or profile.expiry is Expiry.OWN_STAMP:
         return judged.expires_at_ms
-    is_own = profile.expiry is Expiry.OWN_STAMP or judged.expires_at_ms is None
-    return judged.expires_at_ms if is_own else max(judged.expires_at_ms or 0, empty_ms)
+    return max(judged.expires_at_ms, empty_ms)

@@ -86,14 +86,6 @@ def never_caused(required_acks: int, profile: Profile) -> frozenset[Error]:
     return frozenset((*_OF_REPLICAS, *([Error.REQUEST_TIMED_OUT] if required_acks in _AT_ONCE else [])))
 
 
-def _passed_on(profile: Profile) -> tuple[Error, ...]:
-    """Errors that this release returns unchanged."""
-    return (
-        *(() if profile.maps_size_errors else _TOO_LARGE),
-        *(() if profile.maps_replica_errors else _OF_REPLICAS),
-    )
-
-
 def answered(log_error: Error, operation: Operation, profile: Profile, *, required_acks: int = ALL_IN_SYNC) -> Error:
     """The error that a client gets for `operation` when the log has returned `log_error`; most are passed on unchanged.
 
@@ -104,6 +96,8 @@ def answered(log_error: Error, operation: Operation, profile: Profile, *, requir
         return Error.NETWORK_EXCEPTION
     if profile.is_java:
         return (_JAVA_FETCH if operation is Operation.OFFSET_FETCH else _JAVA).get(log_error, log_error)
-    if log_error in _passed_on(profile):
+    if log_error in _TOO_LARGE and not profile.maps_size_errors:
+        return log_error
+    if log_error in _OF_REPLICAS and not profile.maps_replica_errors:
         return log_error
     return (_SCALA_GROUP if operation is Operation.STORE_GROUP else _SCALA).get(log_error, log_error)

@@ -84,7 +84,12 @@ def validate_commit(
     UNKNOWN_TOPIC_OR_PARTITION, and the others continue without them. An error of the whole commit is the outcome of
     every other partition.
     """
-    if not _knows_version(commit, coordinator.profile):
+    profile = coordinator.profile
+    if commit.is_transactional:
+        is_known = profile.pending_rule is not PendingRule.NEVER  # transactions came with KIP-98
+    else:
+        is_known = not profile.is_java or commit.api_version >= _OLDEST_JAVA_API
+    if not is_known:
         return {(item.topic, item.partition): Error.UNSUPPORTED_VERSION for item in commit.partitions}
     outcome: dict[TopicPartition, Error] = {}
     asked = []
@@ -117,14 +122,7 @@ def group_made(coordinator: Coordinator, commit: Commit, outcome: Mapping[TopicP
     else:
         is_made = commit.is_transactional or commit.generation < 0
     is_refused = not errors.isdisjoint((Error.INVALID_GROUP_ID, Error.UNSUPPORTED_VERSION))
-    return new_group(commit.group_id) if is_made and not is_refused else None
-
-
-def _knows_version(commit: Commit, profile: Profile) -> bool:
-    """Whether the release has this version of the request: 4.x a newer OffsetCommit, transactions from KIP-98 on."""
-    if commit.is_transactional:
-        return profile.pending_rule is not PendingRule.NEVER
-    return not profile.is_java or commit.api_version >= _OLDEST_JAVA_API
+    return LoadedGroup(group_id=commit.group_id) if is_made and not is_refused else None
 
 
 def _fits(partition: CommitPartition, max_metadata_length: int) -> bool:
@@ -232,18 +230,13 @@ def _modern_error(
         return Error.NONE
     may_be_older = group.group_type == "Consumer" and profile.accepts_older_epochs
     if may_be_older and commit.generation < epoch:
-        since = [_assigned_since(member, item) for item in asked]
+        since = [
+            None if item.topic_id is None else member.assignment_epochs.get((item.topic_id, item.partition))
+            for item in asked
+        ]
         if all(assigned is not None and commit.generation >= assigned for assigned in since):
             return Error.NONE
     return stale_error(member)
-
-
-def _assigned_since(member: LoadedMember, partition: CommitPartition) -> int | None:
-    """The member epoch since which it has the partition; None if it has not."""
-    if partition.topic_id is None:
-        return None
-    key = partition.topic_id, partition.partition
-    return member.assignment_epochs.get(key)
 
 
 def _scala_error(profile: Profile, commit: Commit, view: PartitionView, group: LoadedGroup | None) -> Error:
@@ -253,12 +246,14 @@ def _scala_error(profile: Profile, commit: Commit, view: PartitionView, group: L
     if group is None:
         if not commit.is_transactional:
             return Error.NONE if commit.generation < 0 else Error.ILLEGAL_GENERATION
-        group = new_group(commit.group_id)  # made first, then the commit is validated against it
+        group = LoadedGroup(group_id=commit.group_id)  # made first, then the commit is validated against it
     if profile.validates_commits_alike:
         return _classic_error(commit, view, group)
     members = view.members(group.group_id)
-    if profile.fences_static_members and _is_fenced(commit, members):
-        return Error.FENCED_INSTANCE_ID
+    if profile.fences_static_members and commit.group_instance_id is not None:
+        holder = _holder_of(commit.group_instance_id, members)
+        if holder not in (None, commit.member_id):  # isStaticMemberFenced: an unknown instance fences no member
+            return Error.FENCED_INSTANCE_ID
     if commit.is_transactional:
         return _transaction_error(profile, commit, members, group)
     if commit.generation < 0 and group.state == "Empty":
@@ -266,22 +261,6 @@ def _scala_error(profile: Profile, commit: Commit, view: PartitionView, group: L
     if not any(member.member_id == commit.member_id for member in members):
         return Error.UNKNOWN_MEMBER_ID
     return Error.NONE if commit.generation == group.generation else Error.ILLEGAL_GENERATION
-
-
-def new_group(group_id: str) -> LoadedGroup:
-    """A group that is not in the log yet, as a request creates it: Empty, with generation 0."""
-    return LoadedGroup(
-        group_id=group_id,
-        group_type="Classic",
-        state="Empty",
-        protocol_type=None,
-        protocol=None,
-        generation=0,
-        leader=None,
-        current_state_timestamp_ms=None,
-        member_count=0,
-        log_offset=None,
-    )
 
 
 def _transaction_error(
@@ -294,11 +273,3 @@ def _transaction_error(
         return Error.UNKNOWN_MEMBER_ID
     is_other = commit.generation >= 0 and commit.generation != group.generation
     return Error.ILLEGAL_GENERATION if is_other else Error.NONE
-
-
-def _is_fenced(commit: Commit, members: tuple[LoadedMember, ...]) -> bool:
-    """GroupMetadata.isStaticMemberFenced: an unknown instance fences no member."""
-    if commit.group_instance_id is None:
-        return False
-    holder = _holder_of(commit.group_instance_id, members)
-    return holder is not None and holder != commit.member_id

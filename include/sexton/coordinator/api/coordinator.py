@@ -98,7 +98,7 @@ class Coordinator:
         """The log partition that the group belongs to; None when that is not known."""
         if self.partition_count is not None:
             return partition_of(group_id, self.partition_count)
-        return self._holder(group_id)
+        return next(self.holders_of(group_id), None)
 
     def error_of(self, group_id: str) -> Error:
         """Whether the broker answers for the group: NONE, COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR.
@@ -119,7 +119,7 @@ class Coordinator:
         home = self.log_partition_of(group_id)
         if home is not None and (not self.profile.one_cache or _has(self.shards[home].view, group_id)):
             return self.shards[home].view
-        holder = self._holder(group_id) if self.profile.one_cache else None
+        holder = next(self.holders_of(group_id), None) if self.profile.one_cache else None
         return EmptyView() if holder is None else self.shards[holder].view
 
     def groups(self) -> Iterator[tuple[int, LoadedGroup]]:
@@ -143,17 +143,10 @@ class Coordinator:
             return True
         if home is not None and home in self.shards and _has(self.shards[home].view, group_id):
             return False
-        return self._holder(group_id) == log_partition
+        return next(self.holders_of(group_id), None) == log_partition
 
-    def _holder(self, group_id: str) -> int | None:
-        """The lowest log partition with a record of the group."""
-        return next(self._holders(group_id), None)
-
-    def holders_of(self, group_id: str) -> list[int]:
-        """The log partitions with records of the group."""
-        return list(self._holders(group_id))
-
-    def _holders(self, group_id: str) -> Iterator[int]:
+    def holders_of(self, group_id: str) -> Iterator[int]:
+        """The log partitions with records of the group, the lowest first; each may be folded when it comes."""
         return (number for number in sorted(self.shards) if _has(self.shards[number].view, group_id))
 
 

@@ -8,7 +8,6 @@ there is an answer for each error that the log may return (append_errors.py).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from sexton.coordinator.api.append_errors import ALL_IN_SYNC, Operation, acks_error, answered, never_caused
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, NO_TIMESTAMP, Commit, CommitPartition, validate_commit
@@ -119,7 +118,11 @@ def commit_offsets(
         end=end,
         now_ms=now_ms,
         base_sequence=_COMMIT_SEQUENCE,
-        producer=_producer_of(commit),
+        producer=(
+            Producer(producer_id=commit.producer_id, producer_epoch=commit.producer_epoch)
+            if commit.is_transactional
+            else NOBODY
+        ),
     )
     after = {
         error: _with(outcome, answered(error, Operation.OFFSET_COMMIT, profile, required_acks=required_acks))
@@ -176,12 +179,6 @@ def _with(outcome: Mapping[TopicPartition, Error], error: Error) -> dict[TopicPa
     return {key: error if answer is Error.NONE else answer for key, answer in outcome.items()}
 
 
-def _producer_of(commit: Commit) -> Producer:
-    if not commit.is_transactional:
-        return NOBODY
-    return Producer(producer_id=commit.producer_id, producer_epoch=commit.producer_epoch)
-
-
 def _offset_record(
     item: CommitPartition, commit: Commit, *, now_ms: int, retention_ms: int, profile: Profile
 ) -> tuple[bytes, bytes]:
@@ -197,21 +194,16 @@ def _offset_record(
     if profile.expires_by_own_stamp and asked_ms is None:
         asked_ms = retention_ms
     version = profile.offset_value_version if asked_ms is None else min(_WITH_RETENTION, profile.offset_value_version)
+    is_named_by_id = commit.api_version >= _TOPIC_IDS_API and not commit.is_transactional
+    topic_id = item.topic_id if profile.resolves_topic_ids or is_named_by_id else None
     value = OffsetCommitValue(
         committed_offset=item.committed_offset,
         leader_epoch=-1 if item.leader_epoch is None else item.leader_epoch,
         metadata=item.metadata or "",
         commit_timestamp_ms=now_ms if profile.expires_by_own_stamp else timestamp_ms,
         expire_timestamp_ms=-1 if asked_ms is None else expires_from_ms + asked_ms,
-        topic_id=_stored_topic_id(item, commit, profile),
+        topic_id=ZERO_UUID if topic_id is None else parse_kafka_uuid(topic_id),
     )
     key_type = profile.offset_key_type
     key = OffsetCommitKey(group_id=commit.group_id, topic=item.topic, partition=item.partition)
     return encode_key(key_type, key), encode_value(key_type, version, value)
-
-
-def _stored_topic_id(item: CommitPartition, commit: Commit, profile: Profile) -> UUID:
-    is_named_by_id = commit.api_version >= _TOPIC_IDS_API and not commit.is_transactional
-    if item.topic_id is None or not (profile.resolves_topic_ids or is_named_by_id):
-        return ZERO_UUID
-    return parse_kafka_uuid(item.topic_id)

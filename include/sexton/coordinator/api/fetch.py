@@ -88,7 +88,10 @@ def fetch(
         return FetchAnswer(group_id=group_id, error=Error.NONE, offsets=tuple(asked))
     if error is not Error.NONE:
         return FetchAnswer(group_id=group_id, error=error)
-    offsets = view.offsets(group_id) if _is_fetchable(coordinator, view, group_id) else {}
+    group = view.group(group_id)
+    # 4.x finds the offsets through their group; before 4.0 offsets make a group.
+    is_found = not coordinator.profile.is_java or (group is not None and group.group_type != "Share")
+    offsets = view.offsets(group_id) if is_found else {}
     is_stable_only = require_stable and coordinator.profile.supports_stable_fetch
     # Open transactions only matter for commits in flight: otherwise keys suffice, which are found without values.
     pending = view.pending(group_id) if is_stable_only and not in_flight else frozenset()
@@ -126,14 +129,6 @@ def _held(view: PartitionView, group_id: str) -> dict[int, dict[TopicPartition, 
         producer_id: {key[1:]: offset for key, offset in values.items() if key[0] == group_id}
         for producer_id, values in view.transactions().items()
     }
-
-
-def _is_fetchable(coordinator: Coordinator, view: PartitionView, group_id: str) -> bool:
-    """Whether the coordinator finds the offsets: in 4.x through their group; before 4.0 offsets make a group."""
-    if not coordinator.profile.is_java:
-        return True
-    group = view.group(group_id)
-    return group is not None and group.group_type != "Share"
 
 
 def _answer(asked: AskedPartition, stored: StoredOffset | None, *, is_unstable: bool) -> FetchedOffset:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from sexton.coordinator.api.abandonment import live_member
-from sexton.coordinator.api.commit import member_error, new_group
+from sexton.coordinator.api.commit import member_error
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.listing import listed_group
@@ -85,7 +85,7 @@ def join_group(coordinator: Coordinator, join: Join, *, syncing: Collection[str]
         found = None  # its tombstones are written with the record of the classic group
     if found is None and join.member_id:
         return JoinAnswer(error=Error.UNKNOWN_MEMBER_ID)
-    group = found or new_group(join.group_id)
+    group = found or LoadedGroup(group_id=join.group_id)
     error = _error_of(profile, join, group, members, is_new=found is None)
     if error is Error.NONE:
         group = _joined(profile, join, group, members)

@@ -85,7 +85,14 @@ def unexpected_unloads(
     """
     if profile.is_java or not profile.reads(2):
         return ()
-    return tuple(group_id for group_id in sorted(removed) if _is_active(view, group_id, profile, cached))
+    if not profile.lists_simple_groups:
+        return tuple(group_id for group_id in sorted(removed) if group_id in cached)
+    return tuple(
+        group_id
+        for group_id in sorted(removed)
+        if (view.group(group_id) is not None or group_id in cached)
+        and not (profile.offsets_excuse_unload and view.offsets(group_id))
+    )
 
 
 def unexpected_unload_text(group_id: str, log_partition: int, profile: Profile) -> str:
@@ -94,11 +101,3 @@ def unexpected_unload_text(group_id: str, log_partition: int, profile: Profile) 
     name = "[__consumer_offsets,{}]" if profile.logs_partition_in_brackets else "__consumer_offsets-{}"
     word, partition = "acitve" if is_old else "active", name.format(log_partition)
     return f"Unexpected unload of {word} group {group_id} while loading partition {partition}"
-
-
-def _is_active(view: PartitionView, group_id: str, profile: Profile, cached: Collection[str]) -> bool:
-    if not profile.lists_simple_groups:
-        return group_id in cached
-    if view.group(group_id) is None and group_id not in cached:
-        return False
-    return not profile.offsets_excuse_unload or not view.offsets(group_id)

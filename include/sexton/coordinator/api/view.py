@@ -15,21 +15,22 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedGroup:
-    """A group in the coordinator's memory, without its members.
+    """A group in the coordinator's memory, without its members; the defaults are those of a group that a request
+    creates.
 
     `generation` is the group epoch of the new types. `log_offset` is None for a group created by offsets alone.
     """
 
     group_id: str
-    group_type: str
-    state: str
-    protocol_type: str | None
-    protocol: str | None
-    generation: int | None
-    leader: str | None
-    current_state_timestamp_ms: int | None
-    member_count: int
-    log_offset: int | None
+    group_type: str = "Classic"
+    state: str = "Empty"
+    protocol_type: str | None = None
+    protocol: str | None = None
+    generation: int | None = 0
+    leader: str | None = None
+    current_state_timestamp_ms: int | None = None
+    member_count: int = 0
+    log_offset: int | None = None
     left_targets: tuple[str, ...] = ()
     """Former members that still have a target assignment; of the new types."""
     subscription_known: bool = True
@@ -69,23 +70,12 @@ class LoadedMember:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "LoadedMember":
         """A member from a row of the table `members`, or of `Group.to_member_rows`."""
-        assignment = row["assignment"]
-        instances = row["static_instance_ids"]
+        values = {name: row[name] for name in cls.__slots__}
+        for name in ("assignment", "static_instance_ids"):
+            values[name] = None if row[name] is None else tuple(row[name])
         epochs = (text.rpartition("@") for text in row["assignment_epochs"] or ())
-        return cls(
-            member_id=row["member_id"],
-            group_instance_id=row["group_instance_id"],
-            client_id=row["client_id"],
-            client_host=row["client_host"],
-            session_timeout_ms=row["session_timeout_ms"],
-            member_epoch=row["member_epoch"],
-            assignment=None if assignment is None else tuple(assignment),
-            assignment_epochs={_topic_partition(partition): int(epoch) for partition, _, epoch in epochs},
-            rebalance_timeout_ms=row["rebalance_timeout_ms"],
-            member_metadata=row["member_metadata"],
-            member_assignment=row["member_assignment"],
-            static_instance_ids=None if instances is None else tuple(instances),
-        )
+        values["assignment_epochs"] = {_topic_partition(partition): int(epoch) for partition, _, epoch in epochs}
+        return cls(**values)
 
     def holds(self, group_instance_id: str) -> bool:
         """Whether the coordinator maps that instance to the member."""

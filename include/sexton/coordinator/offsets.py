@@ -104,7 +104,7 @@ class Offsets:
             self.pending[producer_id].pop(key, None)
 
     def end_transaction(self, producer_id: int, marker: str) -> None:
-        """A marker settles all pending values of its producer; epochs are not compared.
+        """A marker ends all pending values of its producer; epochs are not compared.
 
         COMMIT stores a value unless the stored one came later in the log.
         """

@@ -67,8 +67,15 @@ class Expiry(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadRules:
-    """The records and fields that a load reads."""
+class Profile:
+    """The rules of one coordinator at one release; the defaults are those of the newest group_coordinator."""
+
+    name: str
+    release: Release
+    is_proven: bool
+    """Whether a broker of this release was recorded for the tests; the other rules follow its sources."""
+
+    # --- which records and fields a load reads
 
     value_versions: Mapping[int, int]
     """Highest version of the value by record type; a type that is missing is unknown."""
@@ -99,10 +106,7 @@ class LoadRules:
     subscriptions: Subscriptions = Subscriptions.FAIL
     after_failure: AfterFailure = AfterFailure.NOTHING
 
-
-@dataclass(frozen=True, kw_only=True)
-class StateRules:
-    """How a coordinator applies the records that it reads."""
+    # --- how it applies the records that it reads
 
     pending_rule: PendingRule = PendingRule.WITH_PRODUCER_ID
     tombstones_cancel_pending: bool = True
@@ -144,10 +148,7 @@ class StateRules:
     """Validated topology epoch of a streams group until a record has it; None where no record has it, so that the group
     is not ready and subscribed to nothing before its next heartbeat (4.1)."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class RemovalRules:
-    """The operations besides the sweep that remove offsets."""
+    # --- the operations other than the sweep that remove offsets
 
     has_offset_delete: bool = True
     """OffsetDelete (KIP-496, 2.4): OffsetMetadataManager.deleteOffsets, GroupCoordinator.handleDeleteOffsets."""
@@ -159,10 +160,7 @@ class RemovalRules:
     drops_topics_by_id: bool = True
     """Whether it spares the offsets of an earlier or later topic of that name (4.3)."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class ExpiryRules:
-    """The offsets and groups that the sweep removes."""
+    # --- the offsets and groups that the sweep removes
 
     sweeps_all_that_is_due: bool = True
     """Whether a sweep that removes one of a group's offsets removes all due ones. Before 3.8 a commit refused for its
@@ -181,10 +179,7 @@ class ExpiryRules:
     """Whether the sweep asks share groups for expired offsets: if a share group has any offset, Kafka throws, and the
     sweep of its log partition writes nothing (4.0, and from 4.4 on)."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class WriteRules:
-    """How a coordinator writes."""
+    # --- how it writes
 
     offset_key_type: int = 1
     record_format: int = 2
@@ -207,10 +202,7 @@ class WriteRules:
     base_sequence: int = 0
     """Base sequence of batches of tombstones and of group metadata; batches of commits have 0 in every release."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerRules:
-    """How a coordinator answers clients, and its log lines."""
+    # --- how it answers clients, and its log lines
 
     describes_revoking: bool = True
     """Whether partitions that a consumer group's member has yet to revoke are in its described assignment (from
@@ -253,16 +245,6 @@ class AnswerRules:
     """Whether a group with offsets passes the check for an unexpected unload (0.10.2)."""
     logs_partition_in_brackets: bool = False
     """Whether log lines write `[topic,partition]` (before 0.11)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Profile(LoadRules, StateRules, RemovalRules, ExpiryRules, WriteRules, AnswerRules):
-    """The rules of one coordinator at one release; the defaults are those of the newest group_coordinator."""
-
-    name: str
-    release: Release
-    is_proven: bool
-    """Whether a broker of this release was recorded for the tests; the other rules follow its sources."""
 
     @property
     def is_java(self) -> bool:

@@ -157,7 +157,6 @@ class TaskOwners:
 def _release_tasks(owners: _Owners, tasks: Tasks, process_id: str | None) -> None:
     shown_id = "null" if process_id is None else process_id
     for (kind, subtopology_id), partitions in tasks.items():
-        release = _release_active if kind == _ACTIVE else _release_other
         if (kind, subtopology_id) not in owners:
             what = "processId" if kind == _ACTIVE else "process ID"
             raise TransitionError(
@@ -165,29 +164,23 @@ def _release_tasks(owners: _Owners, tasks: Tasks, process_id: str | None) -> Non
             )
         owned = dict(owners[kind, subtopology_id])
         for partition in sorted(partitions):
-            release(owned, partition, process_id, f"process ID {shown_id} from task {subtopology_id}_{partition}")
+            start = f"Cannot remove the process ID {shown_id} from task {subtopology_id}_{partition} because the "
+            if kind == _ACTIVE:
+                owner = next(iter(owned.pop(partition, ())), None)
+                if owner != process_id:
+                    text = "null" if owner is None else owner
+                    raise TransitionError(f"{start}partition is still owned at a different process ID {text}")
+                continue
+            # a task that its last owner has released stays known; Kafka throws on one that is not known
+            if partition not in owned:
+                raise TransitionError(_NULL_SET)
+            if process_id is None or process_id not in owned[partition]:
+                raise TransitionError(f"{start}task is not owned by this process ID")
+            owned[partition] -= {process_id}
         if owned:
             owners[kind, subtopology_id] = owned
         else:
             del owners[kind, subtopology_id]
-
-
-def _release_active(owned: dict[int, frozenset[str]], partition: int, process_id: str | None, what: str) -> None:
-    owner = next(iter(owned.pop(partition, ())), None)
-    if owner != process_id:
-        text = "null" if owner is None else owner
-        raise TransitionError(
-            f"Cannot remove the {what} because the partition is still owned at a different process ID {text}"
-        )
-
-
-def _release_other(owned: dict[int, frozenset[str]], partition: int, process_id: str | None, what: str) -> None:
-    """A task that its last owner has released stays known; Kafka throws on one that is not known."""
-    if partition not in owned:
-        raise TransitionError(_NULL_SET)
-    if process_id is None or process_id not in owned[partition]:
-        raise TransitionError(f"Cannot remove the {what} because the task is not owned by this process ID")
-    owned[partition] -= {process_id}
 
 
 def _claim_tasks(owners: _Owners, tasks: Tasks, process_id: str) -> None:

@@ -135,10 +135,6 @@ class ClassicGroup(Group):
         return self._protocol_type is None and self.is_empty
 
     @property
-    def member_count(self) -> int:
-        return len(self.members)
-
-    @property
     def subscribed_topics(self) -> Collection[str] | None:
         return self._subscribed_topics
 
@@ -159,34 +155,16 @@ class ClassicGroup(Group):
             "current_state_timestamp_ms": self.current_state_timestamp_ms,
         }
 
-    def to_member_rows(self) -> list[dict[str, Any]]:
-        return [self._member_row(member) for _, member in sorted(self.members.items())]
-
-    def _member_row(self, member: GroupMetadataMember) -> dict[str, Any]:
-        topics = self._topics_by_member[member.member_id]
-        return {
-            "group_id": self.group_id,
-            "member_id": member.member_id,
-            "group_instance_id": member.group_instance_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "rack_id": None,
-            "session_timeout_ms": member.session_timeout_ms,
-            "rebalance_timeout_ms": member.rebalance_timeout_ms,
-            "member_epoch": None,
-            "subscribed_topics": None if topics is None else sorted(topics),
-            "assignment": read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
-            "assignment_epochs": None,
-            "member_metadata": member.subscription,
-            "member_assignment": member.assignment,
-            "static_instance_ids": self._instances_of(member),
-        }
-
-    def _instances_of(self, member: GroupMetadataMember) -> list[str] | None:
-        """The instances mapped to the member; None where that is its group_instance_id, or it has none."""
+    def member_row(self, member: GroupMetadataMember) -> dict[str, Any]:
         held = sorted(instance for instance, holder in self.static_members.items() if holder == member.member_id)
         named = [] if member.group_instance_id is None else [member.group_instance_id]
-        return None if held == named else held
+        return self.common_row(member, self._topics_by_member[member.member_id]) | {
+            "assignment": read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
+            "member_metadata": member.subscription,
+            "member_assignment": member.assignment,
+            # NULL where its group_instance_id says it all
+            "static_instance_ids": None if held == named else held,
+        }
 
 
 def read_assignment(data: bytes) -> list[str] | None:

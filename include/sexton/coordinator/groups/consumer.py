@@ -16,7 +16,6 @@ from sexton.coordinator.groups.group import (
     refuse_duplicates,
 )
 from sexton.coordinator.profile import Profile
-from sexton.errors import TransitionError
 from sexton.records import Key, MemberKey, RegularExpressionKey, Value
 from sexton.records.consumer import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -45,14 +44,6 @@ class ConsumerGroup(ModernGroup):
         super().__init__(group_id, profile)
         self.resolved_regexes: dict[str, frozenset[str]] = {}
         self._owners = PartitionOwners(newer_owners_win=profile.newer_owners_win)
-
-    @property
-    def state(self) -> str:
-        if not self.members:
-            return "Empty"
-        if self.group_epoch > self.assignment_epoch:
-            return "Assigning"
-        return "Stable" if self.is_reconciled() else "Reconciling"
 
     @property
     def subscribed_topics(self) -> Collection[str] | None:
@@ -152,6 +143,7 @@ class EarlyConsumerGroup(ConsumerGroup):
     """A consumer group of the preview in 3.8 and 3.9, where each record has to come after the record of its group or
     member."""
 
+    checked_tombstone_types = (_MEMBER_TYPE, _ASSIGNMENT_TYPE)
     creating_types = frozenset({3, 5})
     replaces_simple = False
     wrong_type_message = "Group {} is not a consumer group."
@@ -159,14 +151,5 @@ class EarlyConsumerGroup(ConsumerGroup):
 
     def replay_value(self, key: Key, value: Value) -> None:
         if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
-            self._check_known(key)
+            self.check_member(key)
         super().replay_value(key, value)
-
-    def replay_tombstone(self, record_type: int, key: Key) -> None:
-        if record_type in (_MEMBER_TYPE, _ASSIGNMENT_TYPE):
-            self._check_known(key)
-        super().replay_tombstone(record_type, key)
-
-    def _check_known(self, key: Key) -> None:
-        if isinstance(key, MemberKey) and key.member_id not in self.members:
-            raise TransitionError(f"Member {key.member_id} is not a member of group {self.group_id}.")

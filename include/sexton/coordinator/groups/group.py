@@ -31,7 +31,7 @@ _STABLE = 0  # MemberState.STABLE of consumer and share members; streams members
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTombstone:
-    """One of the tombstones that delete a group: `record_type` with the parts of its key besides the group id."""
+    """One of the tombstones that delete a group: `record_type`, and the parts of its key other than the group id."""
 
     record_type: int
     member_id: str | None = None
@@ -45,6 +45,8 @@ class Group(ABC):
     """
 
     group_type: ClassVar[str]
+    members: Mapping[str, Any]
+    """By id: `Member`, in a classic group as its record has it."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -61,8 +63,8 @@ class Group(ABC):
         """None for a simple group: one created by offsets alone, or whose metadata names no protocol type."""
 
     @property
-    @abstractmethod
-    def member_count(self) -> int: ...
+    def member_count(self) -> int:
+        return len(self.members)
 
     @property
     def is_empty(self) -> bool:
@@ -93,9 +95,30 @@ class Group(ABC):
     def tombstones(self) -> list[GroupTombstone]:
         """The records that delete this group, in the order of createGroupTombstoneRecords."""
 
-    @abstractmethod
     def to_member_rows(self) -> list[dict[str, Any]]:
         """The group's rows of the table `members`, by member id."""
+        return [self.member_row(member) for _, member in sorted(self.members.items())]
+
+    @abstractmethod
+    def member_row(self, member: Any) -> dict[str, Any]:
+        """The row of one member."""
+
+    def common_row(self, member: Any, topics: Collection[str] | None) -> dict[str, Any]:
+        """The columns of `members` that every kind of group has; NULL in those that not every kind has."""
+        return {
+            "group_id": self.group_id,
+            "member_id": member.member_id,
+            "group_instance_id": member.group_instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "rack_id": None,
+            "session_timeout_ms": member.session_timeout_ms,
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "member_epoch": None,
+            "subscribed_topics": None if topics is None else sorted(topics),
+            "assignment": None,
+            **dict.fromkeys(("assignment_epochs", "member_metadata", "member_assignment", "static_instance_ids")),
+        }
 
     def to_group_row(self) -> dict[str, Any]:
         """The group's row of the table `groups`, without the columns that depend on more than the group."""
@@ -163,6 +186,12 @@ class ModernGroup(Group):
     """Whether its records replace a simple classic group of the same id; otherwise they throw."""
     targets_hold: ClassVar[bool] = True
     """Whether a remaining target assignment prevents the deletion of the group."""
+    checked_tombstone_types: ClassVar[tuple[int, ...]] = ()
+    """The record types whose tombstones throw where the member is not there."""
+    group_epoch_message: ClassVar[str] = "did not receive {}GroupTargetAssignmentMetadataValue tombstone."
+    member_epoch_message: ClassVar[str] = "but did not receive {}GroupCurrentMemberAssignmentValue tombstone."
+    member_target_message: ClassVar[str] = "but did not receive {}GroupTargetAssignmentMetadataValue tombstone."
+    """How Kafka's messages end where a tombstone comes too early, with `kafka_name`."""
 
     def __init__(self, group_id: str, profile: Profile) -> None:
         super().__init__(group_id)
@@ -170,7 +199,7 @@ class ModernGroup(Group):
         self.group_epoch = profile.initial_epoch
         self.assignment_epoch = profile.initial_epoch
         self.members: dict[str, Member] = {}
-        self.targets: set[str] = set()
+        self.targets = set[str]()
 
     @abstractmethod
     def replay_value(self, key: Key, value: Value) -> None:
@@ -178,6 +207,8 @@ class ModernGroup(Group):
 
     def replay_tombstone(self, record_type: int, key: Key) -> None:
         """Apply a tombstone of one of the group's records; raises like `replay_value`."""
+        if record_type in self.checked_tombstone_types:
+            self.check_member(key)
         assignment, target, epoch, member = self.member_tombstone_types
         if record_type == self.metadata_type:
             self.check_removable()
@@ -191,13 +222,22 @@ class ModernGroup(Group):
             elif record_type == assignment and key.member_id in self.members:
                 self.delete_assignment(key.member_id)
 
+    def check_member(self, key: Key) -> None:
+        """Throw for the key of a member that is not there."""
+        if isinstance(key, MemberKey) and key.member_id not in self.members:
+            raise TransitionError(f"Member {key.member_id} is not a member of group {self.group_id}.")
+
+    @property
+    def state(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.group_epoch > self.assignment_epoch:
+            return "Assigning"
+        return "Stable" if self.is_reconciled() else "Reconciling"
+
     @property
     def protocol_type(self) -> str | None:
         return self.kafka_name.lower()
-
-    @property
-    def member_count(self) -> int:
-        return len(self.members)
 
     @property
     def left_targets(self) -> Sequence[str]:
@@ -237,10 +277,11 @@ class ModernGroup(Group):
 
     def check_deletable(self, member_id: str) -> None:
         """Throw unless the member's assignment and target have been deleted before it."""
+        start = f"Received a tombstone record to delete member {member_id} "
         if self.members[member_id].member_epoch != LEAVE_EPOCH:
-            raise TransitionError(self.epoch_message(member_id))
+            raise TransitionError(start + self.member_epoch_message.format(self.kafka_name))
         if member_id in self.targets:
-            raise TransitionError(self.target_message(member_id))
+            raise TransitionError(start + self.member_target_message.format(self.kafka_name))
 
     def delete_member(self, member_id: str) -> None:
         if member_id in self.members:
@@ -255,23 +296,7 @@ class ModernGroup(Group):
         if self.targets and self.targets_hold:
             raise TransitionError(f"{start}the target assignment still has {len(self.targets)} members.")
         if self.assignment_epoch != LEAVE_EPOCH:
-            raise TransitionError(f"{start}{self.assignment_epoch_message}")
-
-    @property
-    def assignment_epoch_message(self) -> str:
-        return f"did not receive {self.kafka_name}GroupTargetAssignmentMetadataValue tombstone."
-
-    def epoch_message(self, member_id: str) -> str:
-        return (
-            f"Received a tombstone record to delete member {member_id} but did not receive "
-            f"{self.kafka_name}GroupCurrentMemberAssignmentValue tombstone."
-        )
-
-    def target_message(self, member_id: str) -> str:
-        return (
-            f"Received a tombstone record to delete member {member_id} but did not receive "
-            f"{self.kafka_name}GroupTargetAssignmentMetadataValue tombstone."
-        )
+            raise TransitionError(start + self.group_epoch_message.format(self.kafka_name))
 
     def is_reconciled(self) -> bool:
         return all(
@@ -297,34 +322,20 @@ class ModernGroup(Group):
     def to_group_row(self) -> dict[str, Any]:
         return {**super().to_group_row(), "generation": self.group_epoch}
 
-    def to_member_rows(self) -> list[dict[str, Any]]:
-        return [self._member_row(member) for _, member in sorted(self.members.items())]
-
     def described_assignment(self, member: Member) -> Mapping[Any, Collection[int]]:
         """A member's described assignment, by owner: topic id, or subtopology."""
         return member.assigned
 
-    def _member_row(self, member: Member) -> dict[str, Any]:
-        topics, epochs = member.subscribed_topics, member.assignment_epochs
-        return {
-            "group_id": self.group_id,
-            "member_id": member.member_id,
-            "group_instance_id": member.group_instance_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
+    def member_row(self, member: Member) -> dict[str, Any]:
+        row = self.common_row(member, member.subscribed_topics) | {
             "rack_id": member.rack_id,
-            "session_timeout_ms": member.session_timeout_ms,
-            "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "member_epoch": member.member_epoch,
-            "subscribed_topics": None if topics is None else sorted(topics),
             "assignment": assignment_text(self.described_assignment(member)),
-            "assignment_epochs": None
-            if epochs is None
-            else [f"{id_text(topic)}-{number}@{epoch}" for (topic, number), epoch in sorted(epochs.items())],
-            "member_metadata": None,
-            "member_assignment": None,
-            "static_instance_ids": None,
         }
+        if member.assignment_epochs is not None:
+            epochs = sorted(member.assignment_epochs.items())
+            row["assignment_epochs"] = [f"{id_text(topic)}-{number}@{epoch}" for (topic, number), epoch in epochs]
+        return row
 
 
 def refuse_duplicates(keys: Iterable[object]) -> None:

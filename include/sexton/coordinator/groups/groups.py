@@ -63,8 +63,14 @@ class Groups:
         """
         group_id = key.group_id
         if record_type == CLASSIC_TYPE:
-            assert value is None or isinstance(value, GroupMetadataValue), "the value of a classic group"
-            self._replay_classic(group_id, value, log_offset)
+            # type 2 replaces or removes whatever group has that id, of any type
+            if value is None:
+                self.by_id.pop(group_id, None)
+                return
+            assert isinstance(value, GroupMetadataValue), "the value of a classic group"
+            classic = ClassicGroup.from_value(group_id, value, self.profile)
+            classic.log_offset = log_offset
+            self.by_id[group_id] = classic
             return
         kind = self._kinds.get(record_type)
         if kind is None:  # type 15 in 4.0, which decodes it and has no replay for it
@@ -82,15 +88,6 @@ class Groups:
         group.log_offset = log_offset
         self.by_id[group_id] = group
 
-    def _replay_classic(self, group_id: str, value: GroupMetadataValue | None, log_offset: int | None) -> None:
-        """Type 2 replaces or removes whatever group has that id, of any type."""
-        if value is None:
-            self.by_id.pop(group_id, None)
-        else:
-            group = ClassicGroup.from_value(group_id, value, self.profile)
-            group.log_offset = log_offset
-            self.by_id[group_id] = group
-
     def _find(self, kind: type[Modern], group_id: str, value_type: int | None) -> Modern | None:
         """getOrMaybeCreatePersisted...Group: even a tombstone replaces a simple classic group.
 
@@ -105,12 +102,10 @@ class Groups:
             return None
         if isinstance(found, kind):
             return found
-        if isinstance(found, ClassicGroup) and found.is_simple and self._replaces_simple(kind):
+        replaces_simple = kind.replaces_simple and (kind is not StreamsGroup or self.profile.streams_replace_simple)
+        if isinstance(found, ClassicGroup) and found.is_simple and replaces_simple:
             return kind(group_id, self.profile)
         raise TransitionError(kind.wrong_type_message.format(group_id))
-
-    def _replaces_simple(self, kind: type[ModernGroup]) -> bool:
-        return kind.replaces_simple and (kind is not StreamsGroup or self.profile.streams_replace_simple)
 
 
 class ScalaGroups(Groups):

@@ -86,7 +86,7 @@ def await_sync(group: LiveGroup, member_id: str, *, at_ms: int) -> LiveGroup:
     return replace(
         group,
         members=tuple(
-            replace(_anew(own, at_ms), awaits_sync=True, sync_error=None) if own.member_id == member_id else own
+            replace(_restarted(own, at_ms), awaits_sync=True, sync_error=None) if own.member_id == member_id else own
             for own in group.members
         ),
     )
@@ -133,13 +133,19 @@ def has_empty_state(profile: Profile) -> bool:
 def _prepare(group: LiveGroup, at_ms: int) -> LiveGroup:
     """Enter PreparingRebalance, unless the group is in it already (maybePrepareRebalance, prepareRebalance).
 
-    Members that wait in SyncGroup get REBALANCE_IN_PROGRESS, and join again.
+    Members that wait in SyncGroup get REBALANCE_IN_PROGRESS (propagateAssignment), and join again.
     """
     if group.state is GroupState.PREPARING_REBALANCE:
         return group
     return replace(
-        _answer_sync(group, "REBALANCE_IN_PROGRESS", at_ms),
+        group,
         state=GroupState.PREPARING_REBALANCE,
+        members=tuple(
+            replace(_restarted(own, at_ms), awaits_sync=False, sync_error="REBALANCE_IN_PROGRESS")
+            if own.awaits_sync
+            else own
+            for own in group.members
+        ),
         since_ms=at_ms,
         rebalance_ends_at_ms=at_ms + _longest_rebalance_ms(group.members),
     )
@@ -156,24 +162,14 @@ def _complete_join(group: LiveGroup, at_ms: int) -> LiveGroup:
         group,
         state=GroupState.COMPLETING_REBALANCE if group.members else GroupState.EMPTY,
         generation=group.generation + 1,
-        members=tuple(replace(_anew(own, at_ms), has_joined=False) for own in group.members),
+        members=tuple(replace(_restarted(own, at_ms), has_joined=False) for own in group.members),
         since_ms=at_ms,
         rebalance_ends_at_ms=None,
     )
 
 
-def _answer_sync(group: LiveGroup, error: str, at_ms: int) -> LiveGroup:
-    """Answer all members that wait in SyncGroup; their sessions restart (propagateAssignment)."""
-    return replace(
-        group,
-        members=tuple(
-            replace(_anew(own, at_ms), awaits_sync=False, sync_error=error) if own.awaits_sync else own
-            for own in group.members
-        ),
-    )
-
-
-def _anew(member: LiveMember, at_ms: int) -> LiveMember:
+def _restarted(member: LiveMember, at_ms: int) -> LiveMember:
+    """The member with a session that begins at `at_ms`."""
     return replace(member, session_ends_at_ms=at_ms + member.session_timeout_ms)
 
 

@@ -12,7 +12,6 @@ from sexton.coordinator.groups.group import (
     refuse_bad_topics,
     refuse_duplicates,
 )
-from sexton.errors import TransitionError
 from sexton.records import Key, MemberKey, Value
 from sexton.records.consumer import PartitionMetadataValue, TargetAssignmentMemberValue, TargetAssignmentMetadataValue
 from sexton.records.share import (
@@ -33,6 +32,9 @@ class ShareGroup(ModernGroup):
     group_tombstone_types = (15, 11)
     replaces_simple = False
     wrong_type_message = "Group {} is not a share group."
+    group_epoch_message = "target assignment epoch in invalid."
+    member_epoch_message = "with invalid leave group epoch."
+    member_target_message = "but member exists in target assignment."
 
     @property
     def state(self) -> str:
@@ -54,16 +56,6 @@ class ShareGroup(ModernGroup):
                 # Kafka keeps these topics outside of the groups: they say nothing about a group.
                 refuse_duplicates(topic.topic_id for topic in topics.initializing_topics)
                 refuse_duplicates(topic.topic_id for topic in topics.initialized_topics)
-
-    @property
-    def assignment_epoch_message(self) -> str:
-        return "target assignment epoch in invalid."
-
-    def epoch_message(self, member_id: str) -> str:
-        return f"Received a tombstone record to delete member {member_id} with invalid leave group epoch."
-
-    def target_message(self, member_id: str) -> str:
-        return f"Received a tombstone record to delete member {member_id} but member exists in target assignment."
 
     def _describe_member(self, member_id: str, value: ShareGroupMemberMetadataValue) -> None:
         self.members[member_id] = replace(
@@ -92,22 +84,14 @@ class EarlyShareGroup(ShareGroup):
     member."""
 
     group_tombstone_types = (9, 11)
+    checked_tombstone_types = (10, 14)
     creating_types = frozenset({10, 11})
     missing_message = "Share group {} not found."
 
     def replay_value(self, key: Key, value: Value) -> None:
-        match key, value:
-            case MemberKey(member_id=member_id), ShareGroupCurrentMemberAssignmentValue():
-                self._check_known(member_id)
-            case _, PartitionMetadataValue(topics=topics) if self.profile.keeps_topic_metadata:
+        match value:
+            case ShareGroupCurrentMemberAssignmentValue():
+                self.check_member(key)
+            case PartitionMetadataValue(topics=topics) if self.profile.keeps_topic_metadata:
                 refuse_bad_topics(topics)
         super().replay_value(key, value)
-
-    def replay_tombstone(self, record_type: int, key: Key) -> None:
-        if record_type in (10, 14) and isinstance(key, MemberKey):
-            self._check_known(key.member_id)
-        super().replay_tombstone(record_type, key)
-
-    def _check_known(self, member_id: str) -> None:
-        if member_id not in self.members:
-            raise TransitionError(f"Member {member_id} is not a member of group {self.group_id}.")

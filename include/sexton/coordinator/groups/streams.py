@@ -48,13 +48,8 @@ class StreamsGroup(ModernGroup):
 
     @property
     def state(self) -> str:
-        if not self.members:
-            return "Empty"
-        if self.topology_epoch is None or self.topology_epoch != self.validated_topology_epoch:
-            return "NotReady"
-        if self.group_epoch > self.assignment_epoch:
-            return "Assigning"
-        return "Stable" if self.is_reconciled() else "Reconciling"
+        is_ready = self.topology_epoch is not None and self.topology_epoch == self.validated_topology_epoch
+        return super().state if is_ready or not self.members else "NotReady"
 
     @property
     def subscribed_topics(self) -> Collection[str] | None:
@@ -66,13 +61,18 @@ class StreamsGroup(ModernGroup):
     def replay_value(self, key: Key, value: Value) -> None:
         match key, value:
             case _, StreamsGroupMetadataValue() as metadata:
-                self._set_group(metadata)
+                refuse_duplicates(config.key for config in metadata.last_assignment_configs or ())
+                self.group_epoch = metadata.epoch
+                if self.validated_topology_epoch is not None:
+                    self.validated_topology_epoch = metadata.validated_topology_epoch
             case MemberKey(member_id=member_id), StreamsGroupMemberMetadataValue() as member:
                 self._describe_member(member_id, member)
             case _, TargetAssignmentMetadataValue() as target:
                 self.set_target_epoch(target)
             case MemberKey(member_id=member_id), StreamsGroupTargetAssignmentMemberValue() as target:
-                self._set_target(member_id, target)
+                for tasks in (target.active_tasks, target.standby_tasks, target.warmup_tasks):
+                    refuse_duplicates(task.subtopology_id for task in tasks)
+                self.targets.add(member_id)
             case MemberKey(member_id=member_id), StreamsGroupCurrentMemberAssignmentValue() as assignment:
                 self._assign(member_id, assignment)
             case _, StreamsGroupTopologyValue() as topology:
@@ -83,17 +83,6 @@ class StreamsGroup(ModernGroup):
             self.topology_epoch = self.source_topics = None
         else:
             super().replay_tombstone(record_type, key)
-
-    def _set_group(self, value: StreamsGroupMetadataValue) -> None:
-        refuse_duplicates(config.key for config in value.last_assignment_configs or ())
-        self.group_epoch = value.epoch
-        if self.validated_topology_epoch is not None:
-            self.validated_topology_epoch = value.validated_topology_epoch
-
-    def _set_target(self, member_id: str, value: StreamsGroupTargetAssignmentMemberValue) -> None:
-        for tasks in (value.active_tasks, value.standby_tasks, value.warmup_tasks):
-            refuse_duplicates(task.subtopology_id for task in tasks)
-        self.targets.add(member_id)
 
     def delete_member(self, member_id: str) -> None:
         if self._owners is not None and member_id in self.members:
@@ -139,20 +128,23 @@ class StreamsGroup(ModernGroup):
         )
 
     def _assign(self, member_id: str, value: StreamsGroupCurrentMemberAssignmentValue) -> None:
-        self._check_tasks(value)
+        assigned = value.active_tasks, value.standby_tasks, value.warmup_tasks
+        revoking = (
+            value.active_tasks_pending_revocation,
+            value.standby_tasks_pending_revocation,
+            value.warmup_tasks_pending_revocation,
+        )
+        self._check_tasks(assigned, revoking)
         if self._owners is not None:
-            self._owners.assign(
-                member_id, _by_subtopology(_assigned_tasks(value)), _by_subtopology(_revoked_tasks(value))
-            )
+            self._owners.assign(member_id, _by_subtopology(assigned), _by_subtopology(revoking))
         self.members[member_id] = replace(
             self._member(member_id),
             member_epoch=value.member_epoch,
             state=value.state,
-            assigned=_named(_by_subtopology(_assigned_tasks(value))),
+            assigned=_named(_by_subtopology(assigned)),
         )
 
-    def _check_tasks(self, value: StreamsGroupCurrentMemberAssignmentValue) -> None:
-        assigned, revoking = _assigned_tasks(value), _revoked_tasks(value)
+    def _check_tasks(self, assigned: "_TasksByKind", revoking: "_TasksByKind") -> None:
         if 22 in self.profile.refuses_repeats:
             for tasks in (*assigned, *revoking):
                 refuse_duplicates(task.subtopology_id for task in tasks)
@@ -179,18 +171,6 @@ class StreamsGroup(ModernGroup):
 
 _TasksByKind = tuple[tuple[EpochedTasks, ...], tuple[EpochedTasks, ...], tuple[EpochedTasks, ...]]
 """Active, standby and warm-up tasks: in the order of TASK_KINDS."""
-
-
-def _assigned_tasks(value: StreamsGroupCurrentMemberAssignmentValue) -> _TasksByKind:
-    return value.active_tasks, value.standby_tasks, value.warmup_tasks
-
-
-def _revoked_tasks(value: StreamsGroupCurrentMemberAssignmentValue) -> _TasksByKind:
-    return (
-        value.active_tasks_pending_revocation,
-        value.standby_tasks_pending_revocation,
-        value.warmup_tasks_pending_revocation,
-    )
 
 
 def _by_subtopology(tasks: _TasksByKind) -> Tasks:

@@ -1,7 +1,7 @@
 """When a coordinator will sweep a log partition next: an offset is due at one instant, and gone at the sweep after it.
 
 A coordinator sweeps each log partition every offsets.retention.check.interval.ms. From 4.0 on each log partition has a
-timer of its own, set anew when a sweep ends, so sweeps drift by what they take; up to 3.9 one scheduler sweeps all log
+timer of its own, set again when a sweep ends, so sweeps drift by what they take; up to 3.9 one scheduler sweeps all log
 partitions of a broker at a fixed rate. Tombstones are stamped with the instant of their sweep, so past sweeps
 (expiry_sweeps) show phase and drift. A load restarts the clock: the gap before it is not a whole number of intervals.
 Where the archive shows that another leader has written the log since, sweeps of the previous leader are left out

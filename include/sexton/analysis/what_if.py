@@ -131,10 +131,7 @@ class WhatIf:
                 by=by,
                 owner=rule.owner if rule else None,
                 reason=rule.reason if rule else None,
-                lost_in_force=sum(one.in_force for one in own),
-                lost_proposed=sum(one.proposed for one in own),
-                newly_lost=sum(one.proposed and not one.in_force for one in own),
-                spared=sum(one.in_force and not one.proposed for one in own),
+                **_losses(own),
                 groups=len({one.group_id for one in own}),
                 whole_groups=whole_by[by],
             )
@@ -143,14 +140,21 @@ class WhatIf:
 
     def counts(self) -> dict[str, int]:
         return {
-            "offsets_lost_in_force": sum(one.in_force for one in self.offsets),
-            "offsets_lost_proposed": sum(one.proposed for one in self.offsets),
-            "offsets_newly_lost": sum(one.proposed and not one.in_force for one in self.offsets),
-            "offsets_spared": sum(one.in_force and not one.proposed for one in self.offsets),
+            **{f"offsets_{name}": count for name, count in _losses(self.offsets).items()},
             "groups_that_differ": sum(one.differs for one in self.groups),
             "whole_groups_in_force": sum(one.whole_in_force for one in self.groups),
             "whole_groups_proposed": sum(one.whole_proposed for one in self.groups),
         }
+
+
+def _losses(offsets: list[ComparedOffset]) -> dict[str, int]:
+    """How many of the offsets each side deletes, and how many only one of them."""
+    return {
+        "lost_in_force": sum(one.in_force for one in offsets),
+        "lost_proposed": sum(one.proposed for one in offsets),
+        "newly_lost": sum(one.proposed and not one.in_force for one in offsets),
+        "spared": sum(one.in_force and not one.proposed for one in offsets),
+    }
 
 
 def what_if(
@@ -273,10 +277,7 @@ def _groups(
             group_type=facts[group_id]["group_type"],
             state=facts[group_id]["state"],
             offset_count=totals[group_id],
-            lost_in_force=sum(one.in_force for one in losses),
-            lost_proposed=sum(one.proposed for one in losses),
-            newly_lost=sum(one.proposed and not one.in_force for one in losses),
-            spared=sum(one.in_force and not one.proposed for one in losses),
+            **_losses(losses),
             whole_in_force=group_id in whole_before,
             whole_proposed=group_id in whole_after,
             by=tuple(sorted({one.by for one in losses})),

@@ -39,7 +39,7 @@ OF_AUDITS = {"lag_growth", "loses_at_ms", "unrefined"}
 LAGS = pa.schema([field for field in TIME_LAG.arrow_schema(with_run=False) if field.name not in OF_AUDITS])
 """Columns of the result of `measure`."""
 COMMITTED = [*KEY, "committed_offset", "topic_id", "leader_epoch"]
-"""Columns that `measure` needs of the table committed_offsets, besides open transactions."""
+"""Columns of the table committed_offsets that `measure` needs, in addition to open transactions."""
 PARTITIONS = ["topic", "topic_id", "partition", "log_start_offset", "log_end_offset"]
 TIMESTAMP_TYPE, RETENTION, CLEANUP = "message.timestamp.type", "retention.ms", "cleanup.policy"
 SETTINGS = (TIMESTAMP_TYPE, RETENTION, CLEANUP)
@@ -132,13 +132,10 @@ def matching(rows: pa.Table, others: pa.Table) -> Int64s:
             each.select(KEY).append_column(name, pa.array(np.arange(each.num_rows)))
             for each, name in ((rows, "_row"), (others, "_other"))
         )
-        both = mine.join(theirs.cast(_like(theirs, mine)), keys=KEY, join_type="inner")
+        alike = pa.schema([*(mine.schema.field(name) for name in KEY), theirs.schema.field("_other")])
+        both = mine.join(theirs.cast(alike), keys=KEY, join_type="inner")
         found[np.asarray(both["_row"])] = np.asarray(both["_other"])
     return found
-
-
-def _like(table: pa.Table, other: pa.Table) -> pa.Schema:
-    return pa.schema([*(other.schema.field(name) for name in KEY), table.schema.field("_other")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,8 +235,12 @@ def measure(instant: Instant) -> pa.Table:
         start[rows] = bounds.log_start_offset[number]
         oldest_ms[rows], _ = bounds.newest(number, offset)
         later_end[rows] = bounds.furthest_end(instant.as_of_ms)[number]
-    end = _log_ends(instant)
-    epoch_end = _epoch_ends(instant, known.points)
+    # Where the log ended at the snapshot, as far as it says.
+    ends = np.append(_int64s(instant.partitions["log_end_offset"], -1), -1)[instant.number]
+    end = np.where(instant.is_here & (ends >= 0), ends, _NOT_KNOWN)
+    # Where the log leaves the committed leader epoch, by the newest lookup up to the instant.
+    seen = _of_source(known.points, "epoch_end", until_ms=instant.as_of_ms)
+    epoch_end = _newest(instant, seen, "leader_epoch", _int64s(instant.committed["leader_epoch"], _NOT_KNOWN))
     # An end that was seen later counts as well: the log may have grown since the snapshot.
     reset = _would_reset(instant, start=start, end=end, latest_end=np.maximum(end, later_end), epoch_end=epoch_end)
     is_diverged = (reset == RESETS.index("truncated")) & (epoch_end != NO_SUCH_EPOCH)
@@ -289,12 +290,6 @@ def _slices(count: int, number: Int64s, points: pa.Table) -> Iterator[tuple[Int6
         yield np.flatnonzero(places == each), points.filter(pa.array(some == each))
 
 
-def _log_ends(instant: Instant) -> Int64s:
-    """Where the log of each committed offset ended at the snapshot; _NOT_KNOWN where it does not say."""
-    ends = np.append(_int64s(instant.partitions["log_end_offset"], -1), -1)[instant.number]
-    return np.where(instant.is_here & (ends >= 0), ends, _NOT_KNOWN)
-
-
 def _bounds(instant: Instant, points: pa.Table, topics: Mapping[str, Mapping[str, str]]) -> TimeBounds:
     """The bounds of every partition, as its log was at the instant."""
     is_append_time = _SettingColumns(instant.partitions["topic"], topics).equals(TIMESTAMP_TYPE, LOG_APPEND_TIME)
@@ -323,14 +318,6 @@ def _is_held(instant: Instant, points: pa.Table) -> Flags:
     earlier, later = (_newest(instant, seen, "offset", instant.offset) for seen in (before, after))
     is_held: Flags = (earlier != _NOT_KNOWN) & (later != _NOT_KNOWN)
     return is_held
-
-
-def _epoch_ends(instant: Instant, points: pa.Table) -> Int64s:
-    """Where the log leaves the committed leader epoch, by the newest lookup up to the instant; _NOT_KNOWN without a
-    lookup."""
-    seen = _of_source(points, "epoch_end", until_ms=instant.as_of_ms)
-    epochs = _int64s(instant.committed["leader_epoch"], _NOT_KNOWN)
-    return _newest(instant, seen, "leader_epoch", epochs)
 
 
 def _newest(instant: Instant, seen: pa.Table, name: str, value: Int64s) -> Int64s:
@@ -424,12 +411,8 @@ def _settings_of(session: ClusterSession, topics: Sequence[str]) -> dict[str, di
 def _archived_settings(lookups: Sequence[OffsetLookup], as_of_ms: int) -> dict[str, dict[str, str]]:
     """Topic settings from the newest lookup at or before this instant, else from the first one after it."""
     found: dict[str, dict[str, str]] = {}
-    before = sorted((each for each in lookups if each.as_of_ms <= as_of_ms), key=_made)
-    after = sorted((each for each in lookups if each.as_of_ms > as_of_ms), key=_made)
-    for each in [*reversed(after), *before]:
+    by_instant = sorted(lookups, key=lambda each: (each.as_of_ms, each.asked_at_ms))
+    before = [each for each in by_instant if each.as_of_ms <= as_of_ms]
+    for each in [*reversed(by_instant[len(before) :]), *before]:
         found.update(each.topics)
     return found
-
-
-def _made(look_up: OffsetLookup) -> tuple[int, int]:
-    return look_up.as_of_ms, look_up.asked_at_ms

@@ -1,4 +1,4 @@
-"""Finds the bytes of `__transaction_state`: beside the offsets log on a broker's disk, or in the archive.
+"""Finds the bytes of `__transaction_state`: next to the offsets log on a broker's disk, or in the archive.
 
 The archive stores the topic like the offsets log, in a folder of the cluster that is itself an archive:
 <archive>/<cluster_id>/transaction_state. Commands that verify or list an archive work there, too.
@@ -89,7 +89,7 @@ def state_log(
     taken_at_ms: int,
     release: Release,
 ) -> StateLog | None:
-    """The topic beside the offsets log: in an archive (`cluster_id` is set), else on a disk that was copied at
+    """The topic next to the offsets log: in an archive (`cluster_id` is set), else on a disk that was copied at
     `taken_at_ms`.
 
     None where it does not exist at that instant.

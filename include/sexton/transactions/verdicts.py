@@ -93,16 +93,13 @@ class KnownStates:
         return transactional_id.log_partition in self._whole_partitions
 
     @cached_property
-    def _by_producer(self) -> Mapping[int, Sequence[TransactionalId]]:
+    def by_producer(self) -> Mapping[int, Sequence[TransactionalId]]:
+        """The ids that use a producer id now, or used it for their last transaction."""
         found: dict[int, list[TransactionalId]] = {}
         for one in self.ids:
             for producer_id in {one.producer_id, one.previous_producer_id, one.next_producer_id} - {None}:
                 found.setdefault(producer_id, []).append(one)  # type: ignore[arg-type]  # None is taken out
         return found
-
-    def of_producer(self, producer_id: int) -> Sequence[TransactionalId]:
-        """The ids that use a producer id now, or used it for their last transaction."""
-        return self._by_producer.get(producer_id, ())
 
     def coordinator_epoch(self, transactional_id: TransactionalId | None) -> int:
         """The epoch of the coordinator of an id, at least 0; without an id the highest of all."""
@@ -179,16 +176,13 @@ def judge_all(
     judged, ended = [], []
     for one in transactions:
         known = None if producers is None else producers.get(one.log_partition)
-        still = next((each for each in known or () if _is_same(one, each)), None)
+        same = (each for each in known or () if each.producer_id == one.producer_id)
+        still = next((each for each in same if each.start_offset <= one.last_log_offset), None)
         if known is not None and still is None:
             ended.append(one)
         else:
             judged.append(_judge(one, states, clocks, still))
     return Judgement(judged=judged, ended=ended)
-
-
-def _is_same(one: OffsetsTransaction, other: "OpenProducer") -> bool:
-    return one.producer_id == other.producer_id and other.start_offset <= one.last_log_offset
 
 
 def _judge(
@@ -203,7 +197,7 @@ def _judge(
     )
     if states is None:
         return unjudged
-    found = states.of_producer(one.producer_id)
+    found = states.by_producer.get(one.producer_id, ())
     active = [each for each in found if each.state not in ENDED and each.writes_to(OFFSETS_TOPIC, one.log_partition)]
     for each in active:
         if each.producer_id == one.producer_id and _ends(each, one.producer_epoch):

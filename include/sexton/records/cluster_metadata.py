@@ -68,6 +68,9 @@ class Topic:
     topic_id: UUID = wire_field(ID)
 
 
+_OPTIONAL_BROKERS = Array(INT32, nullable=True)
+
+
 @record
 class Partition:
     """A partition that was created."""
@@ -83,10 +86,8 @@ class Partition:
     leader_epoch: int = wire_field(INT32)
     partition_epoch: int = wire_field(INT32)
     directories: tuple[UUID, ...] = wire_field(Array(ID), since=1, default=())
-    eligible_leader_replicas: tuple[int, ...] | None = wire_field(
-        Array(INT32, nullable=True), since=2, tag=1, default=None
-    )
-    last_known_elr: tuple[int, ...] | None = wire_field(Array(INT32, nullable=True), since=2, tag=2, default=None)
+    eligible_leader_replicas: tuple[int, ...] | None = wire_field(_OPTIONAL_BROKERS, since=2, tag=1, default=None)
+    last_known_elr: tuple[int, ...] | None = wire_field(_OPTIONAL_BROKERS, since=2, tag=2, default=None)
 
 
 @record

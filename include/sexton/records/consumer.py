@@ -131,16 +131,20 @@ class TargetAssignmentMemberValue:
     topic_partitions: tuple[TopicPartitions, ...] = wire_field(Array(Struct(TopicPartitions)))
 
 
+EPOCHS = Array(INT32, nullable=True)
+"""As many as partitions or tasks: the epoch at which each was assigned; fences zombie commits."""
+
+
 @record
 class EpochedTopicPartitions:
     """Partitions of a topic that a member has, each with the epoch at which it was assigned."""
 
     topic_id: UUID = wire_field(ID)
     partitions: tuple[int, ...] = wire_field(Array(INT32))
-    # as many as partitions: the epoch at which each was assigned; fences zombie commits
-    assignment_epochs: tuple[int, ...] | None = wire_field(
-        Array(INT32, nullable=True), tag=0, new_in=(4, 3), default=()
-    )
+    assignment_epochs: tuple[int, ...] | None = wire_field(EPOCHS, tag=0, new_in=(4, 3), default=())
+
+
+_EPOCHED_PARTITIONS = Array(Struct(EpochedTopicPartitions))
 
 
 @record
@@ -150,10 +154,8 @@ class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: int = wire_field(INT32)
     previous_member_epoch: int = wire_field(INT32)
     state: int = wire_field(INT8)  # 0 STABLE, 1 UNREVOKED_PARTITIONS, 2 UNRELEASED_PARTITIONS, 127 UNKNOWN
-    assigned_partitions: tuple[EpochedTopicPartitions, ...] = wire_field(Array(Struct(EpochedTopicPartitions)))
-    partitions_pending_revocation: tuple[EpochedTopicPartitions, ...] = wire_field(
-        Array(Struct(EpochedTopicPartitions))
-    )
+    assigned_partitions: tuple[EpochedTopicPartitions, ...] = wire_field(_EPOCHED_PARTITIONS)
+    partitions_pending_revocation: tuple[EpochedTopicPartitions, ...] = wire_field(_EPOCHED_PARTITIONS)
 
 
 @record

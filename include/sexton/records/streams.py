@@ -4,6 +4,7 @@ Follows StreamsGroup*{Key,Value}.json; type 18 as it was before 4.1 was released
 """
 
 from sexton.records.consumer import (
+    EPOCHS,
     GROUP_KEY,
     MEMBER_KEY,
     PartitionMetadataValue,
@@ -85,10 +86,7 @@ class EpochedTasks:
 
     subtopology_id: str = wire_field(Text())
     partitions: tuple[int, ...] = wire_field(Array(INT32))
-    # as many as partitions: the epoch at which each was assigned; fences zombie commits
-    assignment_epochs: tuple[int, ...] | None = wire_field(
-        Array(INT32, nullable=True), tag=0, new_in=(4, 2), default=()
-    )
+    assignment_epochs: tuple[int, ...] | None = wire_field(EPOCHS, tag=0, new_in=(4, 2), default=())
 
 
 _EPOCHED_TASKS = Array(Struct(EpochedTasks))

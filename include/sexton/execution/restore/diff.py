@@ -8,7 +8,7 @@ state of the cluster. This module decides cases beyond these rules: another topi
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from sexton.coordinator.api.commit import Commit, CommitPartition, new_group, validate_commit
+from sexton.coordinator.api.commit import Commit, CommitPartition, validate_commit
 from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember, TopicPartition
@@ -304,8 +304,8 @@ class _LiveGroup(EmptyView):
         view = self._view
         if not view.exists or view.group_id != group_id:
             return None
-        return replace(
-            new_group(group_id),
+        return LoadedGroup(
+            group_id=group_id,
             group_type=view.group_type,
             state=view.state,
             member_count=view.member_count,

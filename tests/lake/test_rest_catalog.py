@@ -34,7 +34,7 @@ pytestmark = [
 ]
 BACKFILLED, SCHEDULED = 1, 3
 """Minutes; the later one is published first."""
-ENGINES: dict[int, Callable[[SparkSession], Engine]] = {SCHEDULED: engine_of, BACKFILLED: lambda _: AutoEngine("tests")}
+ENGINES: dict[int, Callable[[SparkSession], Engine]] = {SCHEDULED: engine_of, BACKFILLED: lambda _: AutoEngine()}
 
 
 @pytest.fixture(scope="module")

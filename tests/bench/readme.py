@@ -9,17 +9,17 @@ from tests.bench.sets import SETS
 BEGIN = "<!-- figures: written by `make bench-all` -->"
 END = "<!-- end of figures -->"
 _HEAD = """\
-Seconds on {cores} cores ({processor}): a real Kafka 4.3.1 broker loads the very same segments, just started and again
-in the same JVM (its own loading times, one thread); the compiled kernels replay them on one core, bytes to tables;
-`sexton audit` does everything on both cores, its start, checks and report included: seconds on the wall, and of both
-cores together. Memory is that of the audit: the
-largest process, and all together, with pages that they share counted once.
+Seconds on {cores} cores ({processor}). *broker*: a real Kafka 4.3.1 broker loads the same segments, first right after
+its start, then again in the same JVM (the load times that it logs; one thread). *kernel*: the compiled kernels replay
+them on one core, from bytes to tables. *audit*: a whole `sexton audit` on all cores, including its start, checks and
+report: elapsed seconds, then processor seconds. *memory*: that of the audit, for the largest process, then for all
+processes, with shared pages counted once.
 
 | log | MB | broker | kernel | kernel / broker | audit | broker / audit | memory, MB |
 |---|---|---|---|---|---|---|---|
 """
 _TAIL = """\
-`make bench` measures what the README says, `make bench-all` all of this (`python -m tests.bench --help` for a part).
+`make bench` measures the figures of the README, `make bench-all` all of these (a part: `python -m tests.bench --help`).
 """
 
 
@@ -42,8 +42,8 @@ def short_section(measured: Measured) -> str:
     text = f"{BEGIN}\n{head}{''.join(rows)}\n"
     if measured.logs:
         worst = min(measured.logs, key=lambda one: one.audit_per_started)
-        text += f"The weakest: an audit of {worst.label} takes {worst.audit_s:.0f} s, a broker's load of it "
-        text += f"{worst.broker_started_s:.0f} s.\n"
+        text += f"The slowest, compared with a broker: `sexton audit` of {worst.label} takes {worst.audit_s:.0f} s, "
+        text += f"the broker's load {worst.broker_started_s:.0f} s.\n"
     return text + END
 
 
@@ -58,7 +58,7 @@ def section(measured: Measured) -> str:
     ]
     head = _HEAD.format(cores=machine.cores, processor=machine.processor)
     sets = "; ".join(f"{log_set.name}: {log_set.about}" for log_set in SETS)
-    about = f"Millions of records of 4 log partitions. {sets[0].upper()}{sets[1:]}."
+    about = f"M is a million records, in 4 log partitions. The logs: {sets}."
     besides = "".join(f"{text}\n" for text in (about, " ".join(_besides(measured))) if text)
     return f"{BEGIN}\n{head}{''.join(rows)}\n{besides}{_TAIL}{END}"
 
@@ -70,7 +70,7 @@ def _besides(measured: Measured) -> Iterator[str]:
     if one := measured.increment:
         yield (
             f"From the archive, {one.label} on top of a checkpoint is replayed in {one.increment_s:.2f} s, "
-            f"{100 * one.ratio:.1f} % of the {one.full_s:.1f} s that all of it takes."
+            f"{100 * one.ratio:.1f} % of the {one.full_s:.1f} s that a full replay takes."
         )
     if measured.one_record_s:
         yield f"An audit of one record takes {measured.one_record_s:.1f} s."
@@ -79,7 +79,7 @@ def _besides(measured: Measured) -> Iterator[str]:
     if there := measured.clustered:
         yield (
             f"{there.label[0].upper()}{there.label[1:]}, submitted from the same two cores: the stages of an audit "
-            f"take {there.stages_s:.1f} s in a Spark session that is there, the five jobs from replay_groups to "
+            f"take {there.stages_s:.1f} s in a running Spark session, the five jobs from replay_groups to "
             f"publish_tables {there.jobs_s:.1f} s with the start of each, and the audit itself {there.audit_s:.1f} s."
         )
     if those := measured.replicas:

@@ -26,15 +26,15 @@ _PLAIN = Shape(keys=60_000, log_partitions=LOG_PARTITIONS)
 
 SETS = (
     LogSet(
-        name="plain", about="60 thousand keys, not compressed", shape=_PLAIN, sizes=(3 * MILLION, 30 * MILLION),
+        name="plain", about="60 thousand keys, uncompressed", shape=_PLAIN, sizes=(3 * MILLION, 30 * MILLION),
     ),
     LogSet(
         name="lz4",
-        about="the same, every batch an lz4 frame",
+        about="as plain, each batch compressed with lz4",
         shape=replace(_PLAIN, codec="lz4"),
         sizes=(3 * MILLION, 30 * MILLION),
     ),
-    LogSet(name="zstd", about="the same in zstd", shape=replace(_PLAIN, codec="zstd"), sizes=(3 * MILLION,)),
+    LogSet(name="zstd", about="as plain, with zstd", shape=replace(_PLAIN, codec="zstd"), sizes=(3 * MILLION,)),
     LogSet(
         name="transactional",
         about="30 % of the batches are transactions, each with its marker",
@@ -43,7 +43,7 @@ SETS = (
     ),
     LogSet(
         name="hot",
-        about="one of the four log partitions holds 90 % of the records",
+        about="one of the four log partitions has 90 % of the records",
         shape=replace(_PLAIN, hot_share=0.9),
         sizes=(3 * MILLION, 30 * MILLION),
     ),

@@ -20,8 +20,8 @@ DAY_S, HOUR_S, RUNS_A_MONTH = 86_400, 3_600, 720
 GROUPS_AND_RATES = ((100, 10), (1_000, 100), (10_000, 1_000), (100_000, 10_000))
 """Groups, and commits a second of all of them."""
 _COLUMNS = (
-    *("groups", "commits a second", "archive grows a day", "with lz4", "an hourly run", "core hours a month"),
-    *("archive", "a month costs"),
+    *("groups", "commits per second", "archive growth per day", "with lz4", "an hourly run", "core hours per month"),
+    *("archive", "cost per month"),
 )
 _HEAD = f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|\n"
 PLAIN, LZ4, MANY = "plain", "lz4", "many-keys"
@@ -72,16 +72,16 @@ def section(figures: Sequence[Figures], machine: Machine, prices: Prices | None 
     largest = max(one.commits for one in figures if one.name == PLAIN)
     measured = (
         f"Measured on {machine.cores} cores ({machine.processor}), at up to {millions(largest)} records: "
-        f"{rates.plain_bytes:.0f} bytes a commit in the archive ({rates.lz4_bytes:.0f} where the broker writes lz4, "
+        f"{rates.plain_bytes:.0f} bytes per commit in the archive ({rates.lz4_bytes:.0f} if the broker writes lz4, "
         f"`offsets.topic.compression.codec=3`), {rates.record_s * MILLION:.2f} core seconds to replay a million "
-        f"records, {rates.key_s * MILLION:.1f} seconds more in an audit for a million offsets. A run of the DAG on "
-        f"Spark takes {RUN_S:.0f} s for a hundred offsets, and {OFFSET_S * MILLION:.0f} s more for each million."
+        f"records, and {rates.key_s * MILLION:.1f} more seconds of an audit per million offsets. A run of the DAG on "
+        f"Spark takes {RUN_S:.0f} s for a hundred offsets, and {OFFSET_S * MILLION:.0f} s more per million."
     )
     reckoned = (
-        f"On paper, from these: groups with {OFFSETS_A_GROUP} offsets each, a run every hour on 2 cores, "
-        f"{prices.core_hour} a core hour and {prices.gb_month} a GB and month in any currency (`python -m "
-        "tests.bench --render --core-hour X --gb-month Y` takes other prices), the archive at the end of its first "
-        "year."
+        f"The table is computed from these figures, for groups with {OFFSETS_A_GROUP} offsets each, hourly runs on 2 "
+        f"cores, and an archive at the end of its first year. Prices are {prices.core_hour} per core hour and "
+        f"{prices.gb_month} per GB and month, in any currency; `python -m tests.bench --render --core-hour X "
+        "--gb-month Y` takes other prices."
     )
     return "\n".join([BEGIN, textwrap.fill(measured, 118), "", textwrap.fill(reckoned, 118), "", _HEAD + rows + END])
 

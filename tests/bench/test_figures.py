@@ -69,7 +69,7 @@ def test_a_page_gets_the_figures_and_keeps_the_rest(tmp_path: Path) -> None:
     text = readme.read_text()
     assert "| plain 30 M | 2,700 | 30.0 / 20.0 | 2.00 | 15 / 10 | 15.0 / – | 2.0 / 1.3 | – / – |" in text
     assert "| plain 100 M | 2,700 | 90.0 / 20.0 | 2.00 | 45 / 10 | 40.0 / 75.0 | 2.2 / 0.5 | 600 / 1,100 |" in text
-    assert text.startswith(f"before\n{BEGIN}\nSeconds on 2 cores (a processor)")
+    assert text.startswith(f"before\n{BEGIN}\nSeconds on 2 cores (a processor).")
     assert text.endswith(f"{END}\nafter\n")
     assert "an earlier figure" not in text
     other = tmp_path / "other.md"
@@ -84,7 +84,8 @@ def test_the_readme_has_few_rows_and_the_weakest_figure() -> None:
         "| plain | 30.0 s | 2.0 s | 15.0 s |",
         "| transactional | 30.0 s | 1.0 s | 15.0 s |",
     ]
-    assert lines[-2] == "The weakest: an audit of hot 30 M takes 24 s, a broker's load of it 30 s."
+    slowest = "The slowest, compared with a broker: `sexton audit` of hot 30 M takes 24 s, the broker's load 30 s."
+    assert lines[-2] == slowest
     assert (lines[0], lines[-1]) == (BEGIN, END)
 
 

@@ -12,9 +12,9 @@ published together, in one commit a table. For one or a few instants Airflow's o
 | `from` | the first instant, ISO 8601 or epoch milliseconds | none, required |
 | `to` | the latest possible instant | the time of triggering |
 | `step_minutes` | minutes between instants | 60 |
-| `retention_minutes` | judge with this retention | the broker's |
+| `retention_minutes` | use this retention | the broker's |
 | `profile` | whose rules | `auto`: the recorded broker's |
-| `policy` | judge by this policy, a file next to `SEXTON_POLICY` | `SEXTON_POLICY`, if set |
+| `policy` | use this policy, a file next to `SEXTON_POLICY` | `SEXTON_POLICY`, if set |
 
 Example: `{"from": "2026-10-21T00:00:00Z", "to": "2026-11-20T00:00:00Z", "step_minutes": 60}`
 

@@ -12,9 +12,9 @@ does when it loads, *find* the expired offsets, *plan* the tombstones of the nex
 |---|---|---|
 | `as_of` | the instant to describe, ISO 8601 or epoch milliseconds | end of the data interval |
 | `since` | start of the interval whose changes are reported | start of the data interval |
-| `retention_minutes` | judge with this retention; the plan is a what-if | the broker's |
+| `retention_minutes` | use this retention; the plan is a what-if | the broker's |
 | `profile` | whose rules | `auto`: the recorded broker's |
-| `policy` | judge by this policy, a file next to `SEXTON_POLICY` | `SEXTON_POLICY`, if set |
+| `policy` | use this policy, a file next to `SEXTON_POLICY` | `SEXTON_POLICY`, if set |
 | `full` | replay the whole log instead of starting from a checkpoint | no: from the nearest one |
 
 Example: `{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}`
@@ -43,7 +43,7 @@ def offset_retention(cluster: Cluster) -> None:
         schedule=defaults.timetable(cluster.schedule),
         deadline=defaults.deadline(cluster.deadline_minutes),
         params=form(cluster, *STAGES),
-        description="Replay __consumer_offsets, judge, plan, validate, publish; never deletes",
+        description="Replay __consumer_offsets, reach verdicts, plan, validate, publish; never deletes",
     ):
         snapshot, replay, find, plan, validate, publish = (
             spark_job(name, cluster, outlets=outlets.get(name, ())) for name in STAGES

@@ -113,7 +113,7 @@ def numbers(texts: str) -> list[int]:
 Rate = Annotated[int | None, AfterValidator(lambda rate: rate or None)]
 """A limit per second; 0 and None: no limit."""
 AS_OF_TASK, ATTEMPT = "as_of_ms(dag_run, params)", "run_id ~ '.' ~ ti.try_number"
-DESCRIBE, JUDGE = "What to describe", "How to judge"
+DESCRIBE, JUDGE = "What to describe", "Which rules to use"
 APPLY, RESTORE, ALLOW = "What to apply", "What to restore", "What to allow"
 
 
@@ -163,7 +163,7 @@ class RulesRequest(JobRequest):
         form=form(
             JUDGE,
             "Retention in minutes",
-            "Judge with this retention instead of the broker's offsets.retention.minutes. The plan of such a run is a "
+            "Use this retention instead of the broker's offsets.retention.minutes. The plan of such a run is a "
             "what-if: only plans by the broker's own retention are applied.",
             type=["null", "integer"],
             exclusiveMinimum=0,  # the form silently replaces 0 by 1 where a minimum is given
@@ -270,7 +270,7 @@ class JudgeRequest(JobRequest):
         form=form(
             JUDGE,
             "Policy",
-            "Judge by another policy than the deployment's: the name of a file next to SEXTON_POLICY. The plan of such "
+            "Use another policy than the deployment's: the name of a file next to SEXTON_POLICY. The plan of such "
             "a run is a what-if: only plans by the deployment's policy are applied.",
             pattern=r"^$|^(?!\.)[A-Za-z0-9_.-]{1,128}$",
         ),

@@ -63,7 +63,7 @@ class OfCluster(BaseModel):
     """When the DAG audit_lag runs: `published`, after a published run with a new newest instant; or a cron, in UTC;
     empty: manual runs only."""
     retention_minutes: int | None = Field(None, ge=1)
-    """Retention to judge by; default: as the broker reports."""
+    """Retention to use for verdicts; default: as the broker reports."""
     policy: str = ""
     """Policy file; empty: only the broker's retention applies."""
     admin_only: bool = False

@@ -362,7 +362,7 @@ def test_an_answer_holds_for_what_was_triggered(world) -> None:
     world.refuses_to_apply("another question", sink="log", allow_log_sink=True)
 
 
-NEW_RUN = "another question, and Airflow still shows that one: trigger a new run"
+NEW_RUN = "a different question before, and Airflow still shows that one: trigger a new run"
 
 
 def show(world, number: int) -> None:

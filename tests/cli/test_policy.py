@@ -178,7 +178,7 @@ def test_show_of_a_run_is_as_of_the_log(run, refused, policy, tmp_path):
     assert of_run["group"] == of_log["group"]
     assert [one["policy_reason"] for one in of_run["decisions"]] == ["expired", "expired", "pending_transaction"]
     code, _, err = run(*argv[:-1], "--run", run_root, "--retention-minutes", 5)
-    assert (code, "--retention-minutes: a run was judged with its retention" in err) == (2, True)
+    assert (code, "--retention-minutes: a run already has its own verdicts" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

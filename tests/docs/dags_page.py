@@ -27,10 +27,10 @@ To trigger a DAG from the command line, pass the fields as JSON:
     airflow dags trigger offset_retention --conf '{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}'
 """
 _ABOUT = {
-    "offset_retention": "What it describes: [time](time.md); how it judges: [policy](policy.md).",
+    "offset_retention": "Which instant it describes: [time](time.md); the rules: [policy](policy.md).",
     "offset_history": "Step by step: [backfill](how-to/backfill.md).",
     "maintenance": "What each task does and keeps: [maintenance](maintenance.md).",
-    "audit_replicas": "What it looks for, and what to do: [replicas](replicas.md).",
+    "audit_replicas": "What it finds, and what to do: [replicas](replicas.md).",
     "audit_transactions": "Verdicts, and what to do: [transactions](transactions.md).",
     "audit_lag": "What the numbers mean: [lag](lag.md).",
     "apply_tombstones": "Manual runs only. Who approves: [approval](approval.md); what is checked: [apply](apply.md).",

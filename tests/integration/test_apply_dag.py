@@ -51,7 +51,7 @@ EVERY_GROUP = {"SEXTON_MAX_SHARE_OF_GROUPS": "1"}
 PATIENCE_S = 600
 AHEAD = 3
 """Runs that get to their question side by side: as many as are answered well before that is too late."""
-NEW_RUN = "another question, and Airflow still shows that one: trigger a new run"
+NEW_RUN = "a different question before, and Airflow still shows that one: trigger a new run"
 
 wait_for = partial(until, within_s=PATIENCE_S, every_s=0.5, passing=(SextonError,))  # a busy machine may not answer
 Offsets = dict[str, dict[tuple[str, int], tuple[int, str]]]

@@ -171,7 +171,7 @@ def delete_at(at_s: int, clients: ClientConfig) -> None:
 
 REFUSED = [
     ("offset_retention", "What to describe", "as_of", "yesterday", "'yesterday' is not a 'ISO 8601 instant"),
-    ("offset_retention", "How to judge", "retention_minutes", "0", "0 is less than or equal to the minimum of 0"),
+    ("offset_retention", "Which rules to use", "retention_minutes", "0", "0 is less than or equal to the minimum of 0"),
     ("maintenance", "What to do", "subset", "third", "'third' does not match"),
     ("restore_offsets", "What to restore", "pattern", "team-(", "'team-(' is not a 'RE2 regular expression'"),
     ("apply_tombstones", "What to apply", "plan_id", "0" * 63, f"'{'0' * 63}' does not match"),

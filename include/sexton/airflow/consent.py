@@ -34,7 +34,7 @@ FOLDER = "approval"
 WITH_LOGIN = frozenset({"ui", "rest_api"})
 """DagRunTriggeredByType of runs whose triggering user logged in. `airflow dags trigger` records the operating-system
 user instead, and a task that triggers a run passes on the user of its own run."""
-ANOTHER_QUESTION = "this run has shown another question, and Airflow still shows that one: trigger a new run"
+ANOTHER_QUESTION = "this run showed a different question before, and Airflow still shows that one: trigger a new run"
 
 
 class NoConsent(Exception):

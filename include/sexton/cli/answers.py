@@ -694,7 +694,7 @@ _DECISION = {name: field.annotation for name, field in DecisionOnGroup.model_fie
 
 class PolicyShown(ViewAnswer):
     now_ms: int
-    """The instant at which the offsets are judged."""
+    """The instant for which the verdicts are given."""
     policy: PolicyIdentity
     group: GroupInput | None
     decisions: list[Annotated[Fields, Row(OffsetInput, {"committed_offset": int, **_DECISION})] | DecisionOnGroup]

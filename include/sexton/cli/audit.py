@@ -33,7 +33,7 @@ def audit(
     ],
     json: Json = False,
 ) -> int:
-    """Replay a log, judge every offset, plan the tombstones and check the result.
+    """Replay a log, reach a verdict on every offset, plan the tombstones and check the result.
 
     Needs neither a broker nor Airflow, and changes nothing outside of --out. With --policy the plan is what the rules
     expire and no hold protects; the report also shows what the broker's own sweep would delete.

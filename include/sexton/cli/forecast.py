@@ -63,7 +63,7 @@ def forecast(
             return record.exit_code
     if retention_minutes is not None or policy is not None:
         raise UsageError(
-            "a run was already judged, with its own rules",
+            "a run already has verdicts, by its own rules",
             where="--policy" if policy is not None else "--retention-minutes",
             fix="give --archive or --segments, or use `sexton what-if`",
         )

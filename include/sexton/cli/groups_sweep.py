@@ -65,7 +65,7 @@ def check_sweep(
             return record.exit_code
     if retention_minutes is not None:
         raise UsageError(
-            "a run was already judged", where="--retention-minutes", fix="leave it out, or give --archive or --segments"
+            "a run has its own rules", where="--retention-minutes", fix="leave it out, or give --archive or --segments"
         )
     _print(_found(judged_tables(log), flying), [], json=json)
     return 0

@@ -35,7 +35,7 @@ def judged_group(
         return judged_in_log(view, source, group, retention_minutes=retention_minutes, now_ms=now_ms)
     if retention_minutes is not None:
         raise UsageError(
-            "a run was judged with its retention", where="--retention-minutes", fix="use --segments or --archive"
+            "a run already has its own verdicts", where="--retention-minutes", fix="use --segments or --archive"
         )
     return judged_in_run(view, str(log.run), group)
 

@@ -63,7 +63,7 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
             f"SELECT o.* FROM held_offsets o ANTI JOIN groups g ON {_same('g', 'o', _GROUP)}",
         ),
         "misplaced_offsets": (
-            "every group's offsets lie in the log partition it hashes to",
+            "every group's offsets are in the log partition that it hashes to",
             """SELECT o.* FROM committed_offsets o
                 SEMI JOIN groups g ON g.group_id = o.group_id AND g.home_log_partition <> o.log_partition
                 CROSS JOIN run r WHERE NOT r.one_cache""",
@@ -88,11 +88,11 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
             f"SELECT o.* FROM held_offsets o ANTI JOIN offset_verdicts v ON {_same('v', 'o')}",
         ),
         "without_offset": (
-            "every verdict is about an offset that is there",
+            "every verdict is for an offset that exists",
             f"SELECT v.* FROM offset_verdicts v ANTI JOIN held_offsets o ON {_same('v', 'o')}",
         ),
         "load_would_fail": (
-            "where a load leaves nothing in memory, every offset is kept for that reason, and only there",
+            f"offsets are kept with the reason {LOAD_WOULD_FAIL} exactly where a load leaves nothing in memory",
             f"""SELECT v.* FROM offset_verdicts v JOIN load_profile p ON p.log_partition = v.log_partition
                 WHERE (v.broker_reason = '{LOAD_WOULD_FAIL}') <> (p.load_outcome IN ({_NOTHING_HELD}))""",
         ),
@@ -106,14 +106,14 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
             "SELECT v.* FROM offset_verdicts v CROSS JOIN run r WHERE (v.policy_verdict IS NULL) = r.has_policy",
         ),
         "against_the_broker": (
-            "no rule expires what the broker keeps for another reason than time, or what an open transaction holds",
+            "no rule expires what the broker keeps for a reason other than time, or what an open transaction holds",
             f"""SELECT * FROM offset_verdicts WHERE policy_verdict = 'expire'
                 AND (broker_reason NOT IN ({_BY_TIME}) OR pinned_by_producer_id IS NOT NULL)""",
         ),
     },
     "load_profile": {
         "missing_log_partitions": (
-            "every log partition of the run has its row",
+            "every log partition of the run has a row",
             "SELECT c.* FROM cuts c ANTI JOIN load_profile p ON p.log_partition = c.log_partition",
         ),
         "behind_the_cut": (
@@ -149,7 +149,7 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
                 GROUP BY {", ".join(KEY)} HAVING count(*) > 1""",
         ),
         "other_target": (
-            "every planned offset tombstone names the value that is there",
+            "every planned offset tombstone names the present value",
             f"""SELECT t.*, o.log_offset, o.committed_offset FROM planned_offsets t
                 JOIN held_offsets o ON {_same("o", "t")}
                 WHERE t.target_log_offset IS DISTINCT FROM o.log_offset
@@ -167,7 +167,7 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
         ),
         # 4.0.0 checks transactions only if there are offsets to expire.
         "group_with_offsets": (
-            "no group is planned that keeps an offset or has one pending",
+            "no planned group keeps an offset or has a pending one",
             f"""SELECT t.* FROM planned_groups t CROSS JOIN run r
                 WHERE EXISTS (SELECT 1 FROM decisions d WHERE {_same("d", "t", _GROUP)} AND d.verdict <> 'expire')
                     OR (EXISTS (SELECT 1 FROM pending_offsets p WHERE {_same("p", "t", _GROUP)})
@@ -195,7 +195,7 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
             "SELECT t.* FROM tombstones t CROSS JOIN run r WHERE t.plan_id IS DISTINCT FROM r.plan_id",
         ),
         "held_groups": (
-            "nothing is planned of a group that the policy holds",
+            "nothing is planned for a group that the policy holds",
             "SELECT t.* FROM tombstones t SEMI JOIN held_groups h ON h.group_id = t.group_id",
         ),
     },
@@ -233,9 +233,9 @@ LAWS: tuple[Expectation, ...] = (
         )
         for reason, sentence in {
             "group_removed": "no offset is left behind by the removal of its group",
-            "misplaced": "no offset lies outside the log partition its group hashes to",
-            "share_group": "no offset lies under a share group",
-            "undetermined": "it is known from which log partition clients read each offset",
+            "misplaced": "no offset is outside the log partition that its group hashes to",
+            "share_group": "no offset has the group id of a share group",
+            "undetermined": "for each offset it is known from which log partition clients read it",
         }.items()
     ),
     rule(
@@ -270,7 +270,7 @@ LAWS: tuple[Expectation, ...] = (
         )
         for column, sentence in {
             "unknown_types": "every record is of a known type",
-            "future_batches": "no batch is stamped more than an hour after the snapshot",
+            "future_batches": "no batch has a timestamp more than an hour after the snapshot",
         }.items()
     ),
 )

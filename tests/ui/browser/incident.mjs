@@ -33,7 +33,7 @@ await step("Under *What to do*, click a command to select all of it. Copy it int
   await command.click();
   told.selected = await page.evaluate(() => String(getSelection()));
 }, { x: 0, y: 0, width: 1180, height: 560 });
-await step("*Evidence* lists every record that the story is based on, with its position in the log; *Made from* lists the hashes of all files.", async () => {
+await step("*Evidence* lists every record that proves what happened, with its position in the log; *Made from* lists the hashes of all files.", async () => {
   await page.getByRole("heading", { name: "Evidence" }).scrollIntoViewIfNeeded();
   told.evidence = await page.locator("section", { has: page.getByRole("heading", { name: "Evidence" }) }).innerText();
 });

@@ -229,10 +229,10 @@ const scheduledRetention = async () => {
     return body(page);
   }, 420);
   told.state = await ended(page, "offset_retention", told.run);
-  await step("Once a run has published its tables, open *Browse, Consumer groups*: what the cluster was like at the end of the interval.", async () => {
+  await step("Once a run has published its tables, open *Browse, Consumer groups*: it shows the cluster at the end of the interval.", async () => {
     return shown(await dashboard(page));
   }, 520);
-  await step("Choose *Runs*: each published run, and how many of its checks passed.", async () => {
+  await step("Choose *Runs*: it lists each published run, and how many of its checks passed.", async () => {
     const frame = page.frameLocator("iframe");
     told.runs = await runs(frame);
     return shown(frame);
@@ -359,7 +359,7 @@ const cleanUp = async () => {
   await step("Another person logs in, opens *Dags, apply_tombstones, Required Actions* and reads what would be deleted.", async () => question(other, "apply_tombstones", "Delete what plan"), 500);
   await step("The other person presses *Approve*. The run deletes what was shown.", async () => approves(other));
   told.state = await ended(other, "apply_tombstones", told.run);
-  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: the outcome for each offset, and who approved it.", async () => openLedger(other), 360);
+  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: it shows the outcome for each offset, and who approved it.", async () => openLedger(other), 360);
 };
 
 const restore = async () => {
@@ -378,7 +378,7 @@ const restore = async () => {
   await step("Another person logs in, opens *Dags, restore_offsets, Required Actions* and reads the difference between then and now.", async () => question(other, "restore_offsets", "Write back what restore", { toAnswers: true }), Infinity);
   await step("The other person presses *Approve*. The run commits these offsets again.", async () => approves(other));
   told.state = await ended(other, "restore_offsets", told.run);
-  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: the outcome for each offset.", async () => openLedger(other), 360);
+  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: it shows the outcome for each offset.", async () => openLedger(other), 360);
 };
 
 const incident = async () => {

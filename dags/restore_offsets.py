@@ -19,7 +19,7 @@ Example: `{"from_ledger": "3f9c...", "groups": ["billing"]}`
 
 Approved like a deletion: by another person than whoever triggered the run, with no default answer, and only for the
 diff that was shown. Groups with members are refused, as their coordinator refuses them. A restore cannot bring back
-commit timestamps (retention starts over), a group's type, generation or members.
+commit timestamps (retention starts again), a group's type, generation or members.
 """
 
 from airflow.sdk import DAG

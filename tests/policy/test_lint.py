@@ -38,8 +38,8 @@ def holds_say(said, *holds, retention_ms=WEEK_MS):
     return says(said, "prefix: other-", holds=holds, retention_ms=retention_ms)
 
 
-LESS = "p:4: rule r1 can never decide"
-HELD = "p:5: rule r0 can never decide: hold h0 has no end and holds all that it matches"
+LESS = "p:4: rule r1 can never apply"
+HELD = "p:5: rule r0 can never apply: hold h0 has no end and covers all that it matches"
 NEVER = "p:3: rule r0 can never match: "
 ADVICE = [
     holds_say(None),
@@ -74,7 +74,7 @@ ADVICE = [
     says(HELD, "group: abc", holds=["prefix: a"]),
     says(None, "group: abc", holds=[f"prefix: a; {TOMORROW}"]),
     holds_say("p:4: hold h1 lasts until", f"prefix: a; {TOMORROW}", f"prefix: ab; {NEXT_MONTH}"),
-    holds_say("p:4: hold h1 can never decide: h0 comes before it", "prefix: a", "prefix: ab"),
+    holds_say("p:4: hold h1 can never apply: h0 comes before it", "prefix: a", "prefix: ab"),
     says(NEVER + "no group that it names has such a prefix", "group: x, prefix: a"),
     says(NEVER + "a group that is Stable has members, and is never idle", "state: Stable, idle: 1d"),
     says(NEVER + "after a load no group is PreparingRebalance", "state: PreparingRebalance"),

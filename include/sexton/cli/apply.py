@@ -21,7 +21,7 @@ _COLUMNS = ("OUTCOME", "GROUP", "TOPIC", "PARTITION", "WHY")
 
 
 def apply(
-    plan_id: Annotated[str, typer.Argument(metavar="PLAN_ID", help="A plan kept in the archive.")],
+    plan_id: Annotated[str, typer.Argument(metavar="PLAN_ID", help="A plan stored in the archive.")],
     *,
     archive: ArchiveUri = None,
     cluster_id: ClusterId = None,

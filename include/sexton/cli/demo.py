@@ -31,7 +31,7 @@ def demo(
     ] = Path("sexton-demo"),
     json: Json = False,
 ) -> int:
-    """Explain a lost group and audit a log, from a small recording of a real broker.
+    """Explain why a group lost its offsets, and audit a log, from a small recording of a real broker.
 
     The broker was set to keep the offsets of idle groups for one minute, so that the recording shows it delete them.
 

@@ -75,7 +75,9 @@ def fetch(
     dead: Annotated[
         bool,
         option(
-            "--dead", "The group is removed before the log answers the commits in flight (0.10.1 to 3.9).", _QUESTION
+            "--dead",
+            "The group is removed before the appends of the commits in flight complete (0.10.1 to 3.9).",
+            _QUESTION,
         ),
     ] = False,
     leads_until: Annotated[

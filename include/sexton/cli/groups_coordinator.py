@@ -26,7 +26,7 @@ def coordinator(
 ) -> int:
     """Show the log partition of each group and the broker that leads it (FindCoordinator).
 
-    The broker is the leader when the snapshot was taken; `-` if no snapshot recorded it.
+    The broker is the one that led it when the snapshot was taken; `-` if no snapshot recorded it.
 
     # which log partition holds these groups
     sexton groups coordinator my-group other-group --segments backup
@@ -61,7 +61,7 @@ def unload(
 ) -> int:
     """Show what a broker drops from memory when it stops leading a log partition; changes nothing.
 
-    Groups that stay belong to other log partitions: only coordinators before 4.0 load and keep them.
+    Groups that stay in memory hash to other log partitions: only coordinators before 4.0 load and keep them.
 
     # what moves to another broker with log partition 3
     sexton groups unload 3 --archive archive

@@ -28,7 +28,7 @@ def check_sweep(
         list[str] | None,
         option(
             "--in-flight G:T:P",
-            "Assume a commit of group G for partition P of topic T that the log has not answered: it keeps its offset "
+            "Assume a commit of group G for partition P of topic T whose append has not completed: it keeps its offset "
             "and its group (0.10.1 to 3.9); may be repeated.",
             RULES,
         ),
@@ -40,7 +40,7 @@ def check_sweep(
     """Dry run of each broker's sweep: the offsets that it removes, what it logs, and what follows if the append fails.
 
     Without --segments, --archive and --run it reads the published tables, which also have the sweeps of their interval.
-    The duration of a sweep (M) is in no record of the log. Deletes nothing.
+    The duration of a sweep (M) is not recorded in the log. Deletes nothing.
 
     # what does each broker's sweep remove now, and what if the log refuses it?
     sexton groups check-sweep --archive s3://keep/offsets
@@ -48,7 +48,7 @@ def check_sweep(
     # from a broker's disk, with another retention
     sexton groups check-sweep --segments backup --retention-minutes 60
 
-    # by a broker of 3.9, while the log has not answered a commit
+    # on a 3.9 broker, while the append of a commit has not completed
     sexton groups check-sweep --in-flight my-group:orders:0 --segments backup --profile group_metadata_manager:3.9
 
     # also past sweeps, by broker: from the published tables

@@ -43,7 +43,7 @@ def build(
     policy: PolicyFile = None,
     json: Json = False,
 ) -> int:
-    """Fold a log once, and publish the tables of every instant of a range: state, verdicts, plan, what changed.
+    """Replay a log once, and publish the tables of every instant of a range: state, verdicts, plan, what changed.
 
     Instants that are already published stay as they are, so you can run it again; an interrupted build continues.
     Instants that the log does not cover are counted. Exit code 3 if an instant fails a critical check: only that

@@ -44,7 +44,7 @@ def incident(
 ) -> int:
     """Write one file for a post-mortem: what happened to a group, who did it, and which commands to run.
 
-    It has the story and its causes, who did it if brokers logged that, the records that prove it with their log
+    It has what happened and why, who did it if brokers logged that, the records that prove it with their log
     offsets, lag, open transactions, differences between replicas, settings, what to do, and the hashes of its sources.
     It states where the input has no evidence. The page opens without network access. Without --segments,
     --archive and --run the command reads the published tables, as explain does.

@@ -61,7 +61,7 @@ class LogInput:
         int | None,
         option(
             "--partition-count N",
-            "The number of log partitions. Default: from --topics or the archive, else as the group ids prove.",
+            "The number of log partitions. Default: from --topics or the archive, else what the group ids prove.",
             INPUT,
             at_least=1,
             at_most=10_000,

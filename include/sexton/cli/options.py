@@ -66,13 +66,13 @@ def option(
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
 Json = Annotated[bool, option("--json", "Print one JSON document on stdout, and nothing else.")]
-Tree = Annotated[bool, option("--tree", "Show the sums as a tree: by owner, then by rule.")]
+Tree = Annotated[bool, option("--tree", "Show the totals as a tree: by owner, then by rule.")]
 ShownRows = Annotated[int, option("--limit N", "Rows to show; 0: all. --json has all.", at_least=0)]
 
 Archive = Annotated[str | None, option("--archive URI", "Sexton's archive: a folder or s3://, gs://, ...", INPUT)]
 RunDir = Annotated[Path | None, option("--run DIR", "A folder of `sexton audit --out`.", INPUT)]
 ClusterId = Annotated[
-    str | None, option("--cluster-id ID", "The cluster, where several are archived or published (see `archive ls`).")
+    str | None, option("--cluster-id ID", "The cluster, if several are archived or published (see `archive ls`).")
 ]
 Profile = Annotated[str | None, option("--profile NAME[:RELEASE]", PROFILE_HELP, RULES, complete=complete_profile)]
 RetentionMinutes = Annotated[

@@ -39,7 +39,7 @@ def check(
     """Check a policy: every mistake with its line and a correction, and warnings about rules without effect.
 
     Exit code 2 for a file with mistakes. Warnings do not change the exit code: holds and rules that outlast the
-    broker's retention, holds that have ended, rules that can never decide.
+    broker's retention, holds that have ended, rules that can never apply.
 
     # is this file valid, and do its rules have an effect?
     sexton policy check policy.yaml

@@ -60,8 +60,8 @@ def rehearse(
 
     Shows the loads that would fail, now or once the log is cleaned; groups that change or vanish; offsets that are lost
     or expire at another time; what the old release could not read afterwards; and which classic groups can become
-    consumer groups (KIP-848). Changes nothing. Exit code 0: safe; 3: not safe, or no way back; 5: some bytes end the
-    load in both releases.
+    consumer groups (KIP-848). Changes nothing. Exit code 0: safe; 3: not safe, or no way back; 5: some bytes make the
+    load fail in both releases.
 
     # is it safe to upgrade, and can we go back?
     sexton rehearse --to 4.3.1 --segments /var/kafka-logs --back

@@ -40,7 +40,7 @@ def restore(
     archive: ArchiveUri = None,
     cluster_id: ClusterId = None,
     from_plan: Annotated[
-        str | None, option("--from-plan PLAN_ID", "Everything that a kept plan removes: its undo file.", _SOURCE)
+        str | None, option("--from-plan PLAN_ID", "Everything that a stored plan removes: its undo file.", _SOURCE)
     ] = None,
     from_ledger: Annotated[
         str | None,
@@ -50,7 +50,7 @@ def restore(
         str | None, option("--as-of ISO|MS", "What clients could fetch at that instant, from the archive.", _SOURCE)
     ] = None,
     restore_id: Annotated[
-        str | None, option("--id RESTORE_ID", "A kept restore that was shown before.", _SOURCE)
+        str | None, option("--id RESTORE_ID", "A stored restore, which was shown before.", _SOURCE)
     ] = None,
     group: Annotated[list[str] | None, option("--group GROUP", "A group; may be repeated.", _WHAT)] = None,
     pattern: Annotated[
@@ -64,7 +64,7 @@ def restore(
         bool,
         option(
             "--clamp",
-            "Move offsets outside of their log to its start or end. Default: keep them; consumers then start by their "
+            "Move offsets outside of their log to its start or end. Default: keep them; consumers then follow their "
             "auto.offset.reset.",
             EXECUTION,
         ),
@@ -94,7 +94,7 @@ def restore(
 
     [b]What cannot come back[/b]
 
-    Commit timestamps, so that retention starts again; an expiry that a client requested; the type, generation and
+    Commit timestamps, so retention starts again; a retention that a client requested; the type, generation and
     members of a deleted group: its offsets come back in a group without members.
     """
     if apply:

@@ -30,9 +30,7 @@ def cannot_come_back(plan: "RestorePlan") -> list[str]:
         lost.append(f"{some(explicit, 'offset')} had an expiry set by a client: the broker's retention applies now")
     lost.append("a deleted group's type, generation and members: its offsets are in a group without members")
     if outside := sum(row.what in ("below_log_start", "beyond_log_end") for row in items):
-        lost.append(
-            f"{some(outside, 'offset')} outside of the log: consumers start by their auto.offset.reset (--clamp)"
-        )
+        lost.append(f"{some(outside, 'offset')} outside of the log: consumers follow their auto.offset.reset (--clamp)")
     return lost
 
 

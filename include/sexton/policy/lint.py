@@ -78,7 +78,7 @@ def _of_rule(rule: Rule, *, retention_ms: int) -> Iterator[tuple[str, str]]:
 def _unreachable(
     policy: Policy, entry: Hold | Rule, earlier: Sequence[Hold] | Sequence[Rule]
 ) -> Iterator[tuple[str, str]]:
-    """Yield why an entry can never decide. Only certain cases are reported."""
+    """Yield why an entry can never apply. Only certain cases are reported."""
     kind = "hold" if isinstance(entry, Hold) else "rule"
     nothing = _matches_nothing(entry.match)
     if nothing is not None:
@@ -93,7 +93,7 @@ def _unreachable(
         lasts = not isinstance(other, Hold) or _lasts_as_long(other, entry)
         if lasts and covers(other.match, entry.match):
             yield (
-                f"{kind} {entry.name} can never decide: {other.name} comes before it and matches all that it matches",
+                f"{kind} {entry.name} can never apply: {other.name} comes before it and matches all that it matches",
                 "move it up, or remove it",
             )
             return
@@ -101,7 +101,7 @@ def _unreachable(
         for hold in policy.holds:
             if hold.until_ms is None and covers(hold.match, entry.match):
                 yield (
-                    f"rule {entry.name} can never decide: hold {hold.name} has no end and holds all that it matches",
+                    f"rule {entry.name} can never apply: hold {hold.name} has no end and covers all that it matches",
                     "remove it while the hold is in force",
                 )
                 return

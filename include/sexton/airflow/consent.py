@@ -213,7 +213,7 @@ def require_login(triggered_through: str | None, terms: Settings) -> None:
         return
     if triggered_through is None:
         raise NoConsent("it is not known how the run was triggered: the scheduler has not noted it")
-    raise NoConsent("the run was not triggered by somebody who had logged in to Airflow: trigger it in the UI")
+    raise NoConsent("the run was not triggered by a user who had logged in to Airflow: trigger it in the UI")
 
 
 def _require_person(answer: ConsentAnswer, triggered_by: str | None, terms: Settings) -> None:
@@ -221,13 +221,13 @@ def _require_person(answer: ConsentAnswer, triggered_by: str | None, terms: Sett
     if not who:
         raise NoConsent("nobody has answered")
     if terms.approvers and answer.user_id not in terms.approvers:
-        raise NoConsent("the answer is of somebody who may not approve")
+        raise NoConsent("the person who answered may not approve")
     if terms.approval_self_allowed:
         return
     if not _folded(triggered_by):
-        raise NoConsent("it is not known who triggered the run: it could be who has approved it")
+        raise NoConsent("it is not known who triggered the run: it may be the person who approved it")
     if _folded(triggered_by) in who:
-        raise NoConsent("who triggered the run has approved it: another person must")
+        raise NoConsent("the person who triggered the run has approved it: another person must")
 
 
 def _json(document: ConsentDocument) -> str:

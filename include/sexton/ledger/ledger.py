@@ -125,7 +125,7 @@ class Ledger:
             raise Refused(
                 f"attempt {after} has taken over from attempt {self._held.attempt}",
                 where=self.folder,
-                fix="this process was silent for longer than its lease; the other one goes on",
+                fix="this process was silent for longer than its lease; the other attempt continues",
             )
         assert self._claim is not None
         self._require_own(self._claim)
@@ -201,10 +201,10 @@ def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, where:
     if last.kind == "close" or claim.body.process.has_ended() or silent_ms > lease_ms:
         return
     raise Refused(
-        f"attempt {last.attempt} is running: process {claim.body.process.pid} of host {claim.body.process.host}, last "
-        f"heard of {silent_ms / 1000:.0f} s ago",
+        f"attempt {last.attempt} is running: process {claim.body.process.pid} on host {claim.body.process.host}, last "
+        f"entry {silent_ms / 1000:.0f} s ago",
         where=where,
-        fix=f"wait for it; another may go on {lease_ms / 1000:.0f} s after its last entry",
+        fix=f"wait for it; another attempt may take over {lease_ms / 1000:.0f} s after its last entry",
     )
 
 

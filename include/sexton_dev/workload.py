@@ -98,7 +98,7 @@ def drive(config: ClientConfig, *, seed: int = 1, rounds: int = 80, say: Say = l
             say(", ".join(f"{count} {what.replace('_', ' ')}" for what, count in sorted(clients.counts.items())))
             clients.leave_transaction_open()
             clients.remove_topics()
-            say(f"one transaction open over {PINNED_GROUP}; topic doomed deleted, topic reborn made anew")
+            say(f"one transaction open over {PINNED_GROUP}; topic doomed deleted, topic reborn created again")
         except KafkaException as error:
             raise BrokerError(f"the workload stopped: {error.args[0].str()}", where=config.bootstrap_servers) from None
         groups = {

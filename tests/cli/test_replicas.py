@@ -57,7 +57,7 @@ def test_differences_are_shown_with_advice_and_an_exit_code(run: Run, resurrecte
     both = "__consumer_offsets-0, __consumer_offsets-1"
     assert told.count("repair: ") == 1, "whatever the kinds, and for both log partitions at once"
     assert f"repair: broker-3: make sure that it leads none of {both} and that a right replica does" in told
-    assert f"move its folders {both} away, start the broker: it fetches the logs anew; then compare again" in told
+    assert f"move its folders {both} away, start the broker: it fetches the logs again; then compare again" in told
     assert "if it leads already: elect a right replica first" in told
     assert "(the first of 32; --json has the commands of each)" in told
 

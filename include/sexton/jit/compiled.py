@@ -22,7 +22,7 @@ from numba.core.runtime import rtsys
 
 _PACKAGE = Path(__file__).parents[1]
 SHARED = ("jit", "log", "kernels")
-"""Packages that compiled functions may take functions and constants from, besides their own module."""
+"""Packages that compiled functions may take functions and constants from, in addition to their own module."""
 _SOURCES = [path for folder in SHARED for path in sorted((_PACKAGE / folder).rglob("*.py"))]
 _SHARED_SOURCES = frozenset(_SOURCES)
 _STAMP = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()

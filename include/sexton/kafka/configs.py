@@ -16,7 +16,7 @@ TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"
 RETENTION_MINUTES = "offsets.retention.minutes"
 OF_COORDINATORS = ("offset.metadata.max.bytes", "inter.broker.protocol.version", "transactional.id.expiration.ms")
-"""Broker settings that decide what its coordinators accept, append and expire, besides those that begin with
+"""Broker settings that decide what its coordinators accept, append and expire, in addition to those that begin with
 `offsets.`."""
 OF_APPENDS = ("compression.type", "message.format.version")
 """Settings of the offsets topic that decide how a broker writes its coordinators' appends."""

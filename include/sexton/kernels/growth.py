@@ -1,4 +1,4 @@
-"""How the arrays of a fold grow: empty states, space for more, hash slots filled anew, metadata compacted.
+"""How the arrays of a fold grow: empty states, space for more, hash slots refilled, metadata compacted.
 
 A compiled loop never grows an array: it stops where `is_full` says so, and its caller calls `grow` and goes on.
 """

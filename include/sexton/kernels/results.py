@@ -103,7 +103,7 @@ def finish_bucket(
     serves the copy of another log partition. Without `partition_count` no group is known to be misplaced, and it is
     undetermined which copy of those `held_elsewhere` is served.
 
-    Besides the published tables there is `group_tombstones`, the records that delete each group that is not
+    In addition to the published tables there is `group_tombstones`, the records that delete each group that is not
     classic, in their order.
     """
     state = fold.state

@@ -12,7 +12,7 @@ NO_PRODUCER_ID = -1
 SIZE_AT, LEADER_EPOCH_AT, MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, BASE_TIMESTAMP_AT = 8, 12, 16, 17, 21, 23, 27
 MAX_TIMESTAMP_AT, PRODUCER_ID_AT, PRODUCER_EPOCH_AT, COUNT_AT, HEADER_BYTES = 35, 43, 51, 57, 61
 TOMBSTONE_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1
-"""The largest size of a tombstone besides its key: length, attributes, deltas, key size, no value, no headers."""
+"""The largest size of a tombstone without its key: length, attributes, deltas, key size, no value, no headers."""
 LEGACY_CRC_AT, LEGACY_ATTRIBUTES_AT, LEGACY_TIMESTAMP_AT = 12, 17, 18
 CODEC_MASK = 0x07
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)

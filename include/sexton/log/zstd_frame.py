@@ -1,4 +1,4 @@
-"""The memory that zstd frames require of a decoder besides its output (RFC 8878, sections 3.1.1 and 3.1.2)."""
+"""The memory that zstd frames require of a decoder in addition to its output (RFC 8878, sections 3.1.1 and 3.1.2)."""
 
 _FRAME_MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC = 0x184D2A50

@@ -28,7 +28,7 @@ _HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position"
 """The batch header fields that must agree for the same records; sizes and CRCs may differ."""
 _MAX_BYTES = 1 << 31
 _RECORD_BYTES = 64
-"""Upper bound of a record's bytes besides its key, in any format."""
+"""Upper bound of a record's bytes in addition to its key, in any format."""
 _TARGETS = {
     "group_id": "group_id",
     "topic": "topic",

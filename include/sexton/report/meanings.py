@@ -186,7 +186,7 @@ def transactions_text(found: "TransactionCounts") -> str:
     since = "" if found.hanging_since_ms is None else f", the oldest since {instant(found.hanging_since_ms)}"
     groups = f"{some(found.hanging_offsets, 'offset')} of {some(found.hanging_groups, 'group')}"
     verb = "hangs and holds" if found.hanging == 1 else "hang and hold"
-    rest = f" ({others} besides)" if others else ""
+    rest = f" (and {others})" if others else ""
     return f"{start}, {count(found.hanging)} {verb} {groups}{since}{rest}{overdue}. Nothing else will end what hangs."
 
 

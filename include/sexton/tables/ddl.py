@@ -23,7 +23,7 @@ PROPERTIES = {
     # A session may send its writes to a branch: what is checked before it is published (lake.branch).
     "write.wap.enabled": "true",
     "commit.retry.num-retries": "10",
-    # Spark merges small manifests by itself, PyIceberg only where it is told: each run appends one to `runs`.
+    # Spark's default, but not PyIceberg's: each run appends a manifest to `runs`.
     "commit.manifest-merge.enabled": "true",
     # Every commit writes all of the table's metadata; readers use the newest file, a hundred older ones are for an
     # admin snapshot.

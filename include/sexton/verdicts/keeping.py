@@ -1,4 +1,4 @@
-"""What `sexton keep` has done and will do with offsets under a hold with `keep`, as columns beside their verdicts.
+"""What `sexton keep` has done and will do with offsets under a hold with `keep`, as columns next to their verdicts.
 
 The broker counts retention from Sexton's repeated commit, or from the end of its join. Policies count from what clients
 did, else a hold with an end would never end and no group that Sexton keeps would ever be idle.

@@ -129,7 +129,7 @@ class AdminWatch:
                 if row.item_id in context.status.doubtful:
                     results.append(self._gone_by_doubtful_call(row))
                 else:
-                    results.append(Result.of(row.item_id, "gone", "already deleted by another client"))
+                    results.append(Result.of(row.item_id, "gone", "already deleted, by a sweep or another client"))
             elif changed is not None:
                 results.append(Result.of(row.item_id, "changed_since", changed, found=_newer(row, now)))
             elif key in now.unstable:

@@ -61,7 +61,9 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparis
             ours.append(row)
         elif tombstone is not None and not is_back:
             results.append(
-                Result.of(row.item_id, "gone", "already deleted by another client", written=tombstone.written_at)
+                Result.of(
+                    row.item_id, "gone", "already deleted, by a sweep or another client", written=tombstone.written_at
+                )
             )
         elif changed is not None:
             results.append(Result.of(row.item_id, "changed_since", changed[0], found=changed[1]))

@@ -21,7 +21,7 @@ OWN_TESTS = {
     "docs/restore.md": "tests/cli/test_restore_documentation.py",
 }
 """Pages with a world of their own: every `sexton` command of them is run there."""
-ACL_TEST = "tests/integration/test_acls.py"
+ACL_TEST = "tests/integration/test_documented_acls.py"
 """It reads the ACLs out of docs/security.md, and grants them on a real broker."""
 
 SEXTON = "sexton"

@@ -24,8 +24,8 @@ from sexton_dev.workload import wait
 from tests.clients import admin_of, commit_when_ready, make_topics
 from tests.commands import sexton
 from tests.integration.secure_broker import READER, SecureCluster, secure_cluster
-from tests.integration.test_acls import SHELL
 from tests.integration.test_admin import wait_for_coordinators
+from tests.integration.test_documented_acls import SHELL
 from tests.lag_tables import instant_of
 from tests.plain_lag import Committed, LogRange
 

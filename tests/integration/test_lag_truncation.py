@@ -21,8 +21,8 @@ from sexton_dev.broker import run_tool
 from sexton_dev.workload import wait
 from tests.clients import commit_when_ready, make_topics
 from tests.integration.secure_broker import APPLIER, READER, SecureCluster, secure_cluster
-from tests.integration.test_acls import SHELL
 from tests.integration.test_admin import wait_for_coordinators
+from tests.integration.test_documented_acls import SHELL
 from tests.integration.test_lag import told
 
 pytestmark = pytest.mark.thorough

@@ -28,8 +28,8 @@ from sexton.settings import PROJECT_ROOT, settings
 from tests.airflow_database import migrated_database, project_home
 from tests.clients import make_topics
 from tests.integration.secure_broker import PASSWORDS, READER, SEEING, SecureCluster, grant, secure_cluster
-from tests.integration.test_acls import OTHER_TOPIC, OWN_TOPIC, commit_both, until
 from tests.integration.test_admin import wait_for_coordinators
+from tests.integration.test_documented_acls import OTHER_TOPIC, OWN_TOPIC, commit_both, until
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 LOGINS = ("right", "wrong")

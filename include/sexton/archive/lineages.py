@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pyarrow import fs as pafs
 
 from sexton.archive.create import create_whole
+from sexton.archive.file_names import MANIFEST_FILE, manifest_path, segment_path
 from sexton.archive.files import child_folders, cluster_folder, list_folder, read_record, record_json, safe_name
 from sexton.archive.manifest import Lineage, Manifest
 from sexton.errors import UsageError
@@ -47,7 +48,6 @@ UNOBSERVED, PARTITION_COUNT, RECREATED = "unobserved", "partition_count", "recre
 BREAKS = frozenset({GAP, TRUNCATED, EPOCH_DIVERGED, UNOBSERVED, PARTITION_COUNT, RECREATED})
 
 _LINEAGE_FOLDER = re.compile(r"(\d{6})-(\d{20})")
-_MANIFEST_FILE = re.compile(r"(\d{20})-(\d{20})-(\d{1,19})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +92,7 @@ class ArchivedSegment:
 
     @property
     def manifest_path(self) -> str:
-        """Its name says what is in the segment, so that listing a folder is enough."""
-        return f"{self.folder}/{self.first_log_offset:020d}-{self.next_log_offset:020d}-{self.size_bytes}.json"
+        return manifest_path(self.folder, self.first_log_offset, self.next_log_offset, self.size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,11 +248,6 @@ def read_segment_manifest(fs: pafs.FileSystem, segment: ArchivedSegment) -> Mani
     return manifest
 
 
-def segment_path(folder: str, first_log_offset: int) -> str:
-    """The file of a segment, named as Kafka names it."""
-    return f"{folder}/{first_log_offset:020d}.log"
-
-
 def segments_in(fs: pafs.FileSystem, folder: str) -> list[ArchivedSegment]:
     """Every segment in a lineage's folder that has a manifest, by log_offset."""
     return _segments(folder, list_folder(fs, folder))
@@ -265,7 +259,7 @@ def _segments(folder: str, files: Iterable[pafs.FileInfo]) -> list[ArchivedSegme
             folder=folder, first_log_offset=int(name[1]), next_log_offset=int(name[2]), size_bytes=int(name[3])
         )
         for file in files
-        if (name := _MANIFEST_FILE.fullmatch(file.base_name))
+        if (name := MANIFEST_FILE.fullmatch(file.base_name))
     ]
     return sorted(found, key=_order)
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pyarrow import fs as pafs
 
 from sexton.archive.create import create_whole
+from sexton.archive.file_names import segment_path
 from sexton.archive.files import make_folder, read_file, record_json
 from sexton.archive.lineages import (
     ArchivedLineage,
@@ -31,7 +32,6 @@ from sexton.archive.lineages import (
     lineage_folder,
     list_lineages,
     read_segment_manifest,
-    segment_path,
     segments_in,
 )
 from sexton.archive.manifest import Lineage, Manifest, SegmentRange, describe

@@ -1,4 +1,4 @@
-"""Cluster metadata that a snapshot records in addition to the log: topics with ids and offsets, and the brokers' settings."""
+"""Cluster metadata that a snapshot records with the log: topics with ids and offsets, and the brokers' settings."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,8 +36,7 @@ class LogEnds:
 def collect_metadata(
     session: ClusterSession, *, offsets_topic: Topic, taken_at_ms: int
 ) -> tuple[ClusterMetadata, list[str]]:
-    """Everything that a run needs to know about the cluster in addition to its log, and warnings about what could not be
-    read."""
+    """Everything that a run needs to know about the cluster except its log, and warnings about what was not read."""
     cluster = describe_cluster(session)
     reported, warnings = reported_settings(session, offsets_topic.name)
     sees_all = sees_all_topics(session)

@@ -21,9 +21,9 @@ FORMAT = 1
 Kind = Literal["claim", "intent", "outcome", "close"]
 Action = Literal["tombstone", "restore", "keep"]
 Outcome = Literal["done", "gone", "changed_since", "raced", "refused", "not_done", "unknown"]
-"""The outcome of an item: `gone` was removed by a sweep or another client, `changed_since` differs from the plan, `raced` removed
-a newer commit as well, `refused` has the broker's error, `unknown` is not settled yet, `not_done` is settled and may be
-tried again."""
+"""The outcome of an item: `gone` was removed by a sweep or another client, `changed_since` differs from the plan,
+`raced` removed a newer commit as well, `refused` has the broker's error, `unknown` is not settled yet, `not_done` is
+settled and may be tried again."""
 FINAL = frozenset({"done", "gone", "changed_since", "raced"})
 """Outcomes after which an item is never touched again."""
 WRITTEN = frozenset({"done", "raced"})

@@ -56,7 +56,7 @@ _BLOCK_ROWS = 4096
 _HEADER_BYTES = MAGIC_AT + 1  # of every format
 # No real offset comes near; with the bound, offset arithmetic cannot overflow.
 _MAX_OFFSET = 1 << 62
-# Bytes summed in addition to those of good batches, per byte of the segment: false starts cannot make the scan quadratic.
+# Bytes summed without those of good batches, per byte of the segment: false starts cannot make the scan quadratic.
 _RESYNC_EFFORT = 8
 
 

@@ -4,7 +4,7 @@ cluster.
     verify            read a part of the archive's bytes, so that several runs read all of it
     check_checkpoint  compare the newest checkpoint with a full replay, every week
     expire_runs       remove published runs that the retention (run_retention.py) does not keep
-    compact_tables    expire Iceberg's old snapshots and branches, rewrite small files
+    compact_tables    expire Iceberg's old snapshots and branches (old_snapshots_and_tags.py), rewrite small files
     run_folders       remove old run folders, after compact_tables
     reconcile         compare the folded archive with the live brokers (group_answers.py: both sides)
 

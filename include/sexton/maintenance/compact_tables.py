@@ -8,26 +8,23 @@ Small files are rewritten in the tables that grow by appends. That loses nothing
 snapshots are left alone: published runs refer to the files that they wrote.
 """
 
-import re
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sexton.figures import DAY_MS
 from sexton.lake.append import retried
-from sexton.lake.branch import PUBLISHED, side_by_side
+from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, published_runs
+from sexton.maintenance.old_snapshots_and_tags import old_branches, old_snapshots, old_tags
 from sexton.runs.engine import Engine
 from sexton.tables import TABLES, Table
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table as IcebergTable
     from pyspark.sql import Row
 
 SMALL_FILES = 5
 """Minimum of files in a partition for a rewrite."""
-_BRANCH_OF_RUN = re.compile(r"run_[A-Za-z0-9_]+")
 _WRITTEN_IN_PIECES = ("interval", "append")
 
 
@@ -90,38 +87,6 @@ def known_tables(lake: Lake) -> list[Table]:
     with lake.reader() as catalog:
         names = {name for _, name in catalog.list_tables(lake.namespace)}
     return [table for table in TABLES.values() if table.name in names]
-
-
-def old_branches(table: "IcebergTable", before_ms: int) -> list[str]:
-    """Return the branches of runs that were last written before an instant."""
-    return sorted(name for name, _ in _old_refs(table, before_ms) if _BRANCH_OF_RUN.fullmatch(name))
-
-
-def old_tags(table: "IcebergTable", before_ms: int, *, named: Collection[int]) -> list[str]:
-    """Return the tags of runs that were published before an instant and no longer are."""
-    return sorted(
-        name for name, head in _old_refs(table, before_ms) if name.startswith(PUBLISHED) and head not in named
-    )
-
-
-def _old_refs(table: "IcebergTable", before_ms: int) -> Iterator[tuple[str, int]]:
-    """Branches and tags that were last written before an instant, with their snapshots."""
-    for name, ref in table.refs().items():
-        head = table.snapshot_by_id(ref.snapshot_id)
-        if head is not None and head.timestamp_ms < before_ms:
-            yield name, head.snapshot_id
-
-
-def old_snapshots(
-    table: "IcebergTable", before_ms: int, *, named: Collection[int], but_for: Collection[str] = ()
-) -> list[int]:
-    """Return snapshots from before an instant that no run and no branch or tag refers to, except those in `but_for`."""
-    heads = {ref.snapshot_id for name, ref in table.refs().items() if name not in but_for}
-    return sorted(
-        snapshot.snapshot_id
-        for snapshot in table.snapshots()
-        if snapshot.timestamp_ms < before_ms and snapshot.snapshot_id not in heads and snapshot.snapshot_id not in named
-    )
 
 
 def _compact(engine: Engine, lake: Lake, name: str) -> tuple[int, int]:

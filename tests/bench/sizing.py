@@ -80,7 +80,7 @@ def section(figures: Sequence[Figures], machine: Machine, prices: Prices | None 
     reckoned = (
         f"The table is computed from these figures, for groups with {OFFSETS_A_GROUP} offsets each, hourly runs on 2 "
         f"cores, and an archive at the end of its first year. Prices are {prices.core_hour} per core hour and "
-        f"{prices.gb_month} per GB and month, in any currency; `python -m tests.bench --render --core-hour X "
+        f"{prices.gb_month} per GB per month, in any currency; `python -m tests.bench --render --core-hour X "
         "--gb-month Y` takes other prices."
     )
     return "\n".join([BEGIN, textwrap.fill(measured, 118), "", textwrap.fill(reckoned, 118), "", _HEAD + rows + END])

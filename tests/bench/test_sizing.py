@@ -31,7 +31,7 @@ def test_the_table() -> None:
     seconds = 14 + 0.24 + 5.6
     cost = 2 * seconds * 720 / 3600 * 0.1 + 365 * 7.776 * 0.02
     assert row == f"| 10,000 | 1,000 | 7.8 GB | 5.2 GB | {seconds:.0f} s | 8 | 2,838 GB | {cost:.0f} |"
-    assert "0.1 per core hour and 0.02 per GB and month" in " ".join(rows)
+    assert "0.1 per core hour and 0.02 per GB per month" in " ".join(rows)
 
 
 def test_the_page_is_current() -> None:

@@ -1,4 +1,4 @@
-"""Loads that fail under a release: now, once the log is cleaned, or only while a load meets a cleaning.
+"""Loads that fail under a release: now, once the log is cleaned, or only if it is cleaned during a load.
 
 What a cleaner leaves at rest is the last record of each key below some log offset, then the raw rest; each such state
 is loaded as a whole. A load that runs while the cleaner replaces segments reads a raw beginning and a cleaned
@@ -23,12 +23,12 @@ NOW, AFTER_CLEANING, DURING_CLEANING = "now", "after_cleaning", "during_cleaning
 WHEN = {
     NOW: "now",
     AFTER_CLEANING: "certain after cleaning",
-    DURING_CLEANING: "possible while a load meets a cleaning",
+    DURING_CLEANING: "possible if the log is cleaned during a load",
 }
 SENTENCES = {
     NOW: "the load fails now",
     AFTER_CLEANING: "the load will fail once the log is cleaned",
-    DURING_CLEANING: "a load that meets a cleaning may fail",
+    DURING_CLEANING: "a load may fail if the log is cleaned during it",
 }
 ANSWERS = {
     AfterFailure.NOTHING.value: "NOT_COORDINATOR to every request about its groups; ListGroups leaves them out without "

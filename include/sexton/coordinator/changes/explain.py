@@ -149,7 +149,10 @@ def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: Wr
         parts.append(f"written by producer {write.producer_id}: no coordinator writes tombstones so")
     elif not fits:
         release = context.profile.text
-        parts.append(f"no operation of {release} writes that: another release did (--profile), or a producer past it")
+        parts.append(
+            f"no operation of {release} writes that: another release did (--profile), or a producer that bypassed the "
+            "coordinator"
+        )
     elif not write.is_whole:
         parts.append("records are missing before it, so that little can be ruled out")
     parts += [_dueness(removal, context), _stamped_1970(removal)]

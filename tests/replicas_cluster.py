@@ -400,7 +400,7 @@ class ThreeBrokers:
 
 
 def _offsets(session: ClusterSession, group: str, *, require_stable: bool) -> OffsetAnswers:
-    every = {TOPIC: range(PARTITIONS)}
+    every = [(TOPIC, partition) for partition in range(PARTITIONS)]
     return {
         place: (
             one.committed_offset,

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from sexton.analysis.forecast import forecast_of
 from sexton.coordinator import expiry
-from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.loading import Loaded
 from sexton.coordinator.profiles import profile_of
 from sexton.figures import DAY_MS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.tables.expiry_forecast import HORIZON_DAYS
 from tests.campaign.histories import histories
+from tests.fates import load
 from tests.kernels.compare import PROFILES
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.pipeline.policy_verdicts import judged

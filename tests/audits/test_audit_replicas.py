@@ -35,7 +35,7 @@ def audit(iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.Monke
         recorded = unpack(name, tmp_path)
         logs = {node: log_partitions(ReplicaFolder.open(str(recorded / replica))) for node, replica in BROKERS.items()}
 
-        def copy(_config: ClientConfig, folder: Path, _log_partitions: Any, **_options: Any) -> ReplicaCopy:
+        def copy(_config: ClientConfig, folder: Path, **_options: Any) -> ReplicaCopy:
             for node, replica in BROKERS.items():
                 if node not in down:
                     shutil.copytree(recorded / replica, folder / f"broker-{node}")

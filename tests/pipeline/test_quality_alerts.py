@@ -36,7 +36,7 @@ def test_failed_warnings_are_one_alert_with_counts(tmp_path: Path) -> None:
     assert outcome["exit_code"] == 0
     assert outcome["alerts"] == [
         "2 warnings, which stop nothing: load_profile: every record is of a known type: 1; "
-        "load_profile: no batch is stamped more than an hour after the snapshot: 1"
+        "load_profile: no batch has a timestamp more than an hour after the snapshot: 1"
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.analysis.forecast import forecast_of
-from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.loading import Loaded
 from sexton.figures import DAY_MS
 from sexton.plans.limits import limits_exceeded, not_held, owner_totals, unheeded
 from sexton.plans.plan_content import losses_of, taken_by
@@ -18,6 +18,7 @@ from sexton.tables.expiry_forecast import HORIZON_DAYS
 from sexton.verdicts.expiry import plan
 from sexton.verdicts.policy import plan_by_policy
 from tests.campaign.histories import histories
+from tests.fates import load
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.pipeline.policy_verdicts import facts_of, judged, offset_facts
 from tests.policy.worlds import policies

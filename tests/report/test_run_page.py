@@ -114,7 +114,7 @@ AUDITS = [
     (
         {"transactions": TRANSACTIONS},
         f"Audit of transactions, {AUDITED}: 5 open transactions, 2 hang and hold 5 offsets of 2 groups, the oldest "
-        "since 2023-11-14 20:13:20 UTC (running 3 besides); 1 should have ended by now. Nothing else will end what "
+        "since 2023-11-14 20:13:20 UTC (and running 3); 1 should have ended by now. Nothing else will end what "
         "hangs.",
     ),
     (

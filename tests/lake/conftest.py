@@ -28,7 +28,7 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory, needs_spark: None) ->
     params=[
         "sqlite",
         pytest.param("postgres", marks=[pytest.mark.thorough, pytest.mark.postgres]),
-        pytest.param("rest", marks=[pytest.mark.thorough]),
+        pytest.param("rest", marks=[pytest.mark.full]),  # test_rest_catalog.py has the most of it, every time
     ],
 )
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lake:

@@ -119,7 +119,9 @@ def test_recordings_in_buckets(recording: str, bucket_keys: int, tmp_path: Path)
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 1 << 30])
-@pytest.mark.parametrize("recording", ["kafka-4.3.1-plain", "kafka-3.9.1"])
+@pytest.mark.parametrize(
+    "recording", later(pytest.mark.full, ["kafka-4.3.1-plain", "kafka-3.9.1"], but=["kafka-4.3.1-plain"])
+)
 def test_without_a_checkpoint_the_same_is_written(
     recording: str, memory_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

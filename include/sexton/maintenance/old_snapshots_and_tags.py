@@ -1,4 +1,5 @@
-"""Decides how long Iceberg's snapshots, tags and branches of a table stay: compact_tables removes what is older."""
+"""Selects a table's Iceberg snapshots, tags and branches that compact_tables removes: those older than
+SEXTON_MAINTENANCE_LAKE_DAYS that no published run needs."""
 
 import re
 from collections.abc import Collection, Iterator

@@ -241,7 +241,7 @@ def test_blind_to_races_they_would_fail(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_an_unanswered_call_taken_for_failed_would_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(log_watch, "NO_ANSWER", Answer(was_sent=False))
-    monkeypatch.setattr(log_watch, "settle", _trusting)
+    monkeypatch.setattr(log_watch, "_settle", _trusting)
     violations = []
     for number in range(20):
         made = world(f"trusting {number}", tmp_path / str(number), faults=AMBIGUOUS[1])

@@ -26,6 +26,7 @@ from tests.killed import Killed
 from tests.lake_session import iceberg_session, lake_at
 from tests.log_builder import commit, tombstone
 from tests.pipeline.archive_runs import MINUTE_MS, SETTLE_MS, instant, minute
+from tests.tiers import later
 
 MINUTES = 8
 NAMES = [table.name for table in (*SNAPSHOT_TABLES, *interval_tables(("log",)))]
@@ -193,17 +194,18 @@ def everything(lake: Lake) -> dict[tuple[int, str], list[Any]]:
 
 
 @pytest.mark.thorough
-def test_killed_at_every_third_commit(
-    archive: Archive, engine: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("every", later(pytest.mark.full, [9, 3], but=[9]))
+def test_killed_again_and_again(
+    archive: Archive, engine: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
-    """Each time it goes on with what the one before has left, and lives for three commits more: a batch is only whole
+    """Each time it goes on with what the one before has left, and lives for some commits more: a batch is only whole
     once its branches are. Then the next batch."""
     calm, request = lake_at(tmp_path / "calm"), asked(archive, 1, 4)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_session", iceberg_session(calm))
         build(engine, calm, tmp_path / "calm" / "history", request)
     death = KilledByCommit(monkeypatch)
-    lives, deaths, before = 3, 0, 0
+    lives, deaths, before = every, 0, 0
     while True:
         death.left = lives
         try:
@@ -213,8 +215,8 @@ def test_killed_at_every_third_commit(
             deaths += 1
         published = len(published_runs(lake))
         assert published in (0, 3), "a batch is in `runs` as a whole"
-        lives, before = 3 if published > before else lives + 3, published
-    assert deaths > 12
+        lives, before = every if published > before else lives + every, published
+    assert deaths > 36 // every
     assert [*history.before, *history.published] == [instant(number) for number in range(1, 5)]
     assert everything(lake) == everything(calm)
     assert not (tmp_path / "history").exists()

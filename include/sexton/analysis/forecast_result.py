@@ -289,11 +289,8 @@ def forecast_of(tables: RunTables) -> ForecastResult:
 def forecast_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
     """Write the forecast of a judged run folder, and return it."""
     for shard in record.shards:
-        verdicts, groups = (
-            folder.read_table("offset_verdicts", shard, list(VERDICT)),
-            folder.read_table("groups", shard),
-        )
-        write_forecast(folder, record, shard, verdicts, read_held(folder, shard), groups)
+        verdicts = folder.read_table("offset_verdicts", shard, list(VERDICT))
+        write_forecast(folder, record, shard, verdicts, read_held(folder, shard), folder.read_table("groups", shard))
     return forecast_of(FolderTables(folder, record))
 
 

@@ -73,7 +73,8 @@ def publish_batch(
             snapshot_id = retried(lambda: _publish_nothing(lake, run, name))
         else:
             snapshot_id, is_dropped = retried(lambda: _publish_table(session, lake, run, name))
-            left.extend([] if is_dropped else [name])
+            if not is_dropped:
+                left.append(name)
         failpoint("publish.between")
         return snapshot_id
 

@@ -93,7 +93,7 @@ def runs_of_cluster(lake: Lake, cluster_id: str | None) -> list[PublishedRun]:
     Without `cluster_id` the tables must be of one cluster only, else UsageError.
     """
     runs = published_runs(lake, cluster_id)
-    require_one_cluster(lake, {run.key.cluster_id for run in runs})
+    _require_one_cluster(lake, {run.key.cluster_id for run in runs})
     return runs
 
 
@@ -103,7 +103,7 @@ def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> Pu
     Without `cluster_id` the tables must be of one cluster only, else UsageError.
     """
     instants = published_instants(lake, cluster_id)
-    require_one_cluster(lake, {cluster for _, cluster in instants})
+    _require_one_cluster(lake, {cluster for _, cluster in instants})
     found = [as_of_ms for as_of_ms, _ in instants if as_of_ms <= at_ms]
     runs = published_runs(lake, cluster_id, as_of_ms=found[-1]) if found else []
     if not runs:
@@ -111,7 +111,7 @@ def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> Pu
     return runs[-1]
 
 
-def require_one_cluster(lake: Lake, clusters: Collection[str]) -> None:
+def _require_one_cluster(lake: Lake, clusters: Collection[str]) -> None:
     """UsageError if the published tables hold several clusters and none was named."""
     if len(clusters) > 1:
         raise UsageError(

@@ -89,6 +89,8 @@ const hasParked = (run) =>
     .some((line) => line.includes("event with state success") && line.includes(`task_id='approve', run_id='${run}'`));
 
 const approves = async (page) => {
+  for (const end = Date.now() + PATIENCE_MS; !hasParked(told.run) && Date.now() < end; ) await page.waitForTimeout(1_000);
+  if (!hasParked(told.run)) throw new Error(`the run ${told.run} does not ask`);
   const frame = await dashboard(page);
   await newestPlan(frame);
   await frame.getByRole("link", { name: "Pending approvals" }).click();
@@ -99,7 +101,6 @@ const approves = async (page) => {
     if (!(await question.first().isVisible())) await page.reload({ waitUntil: "networkidle" });
   }
   told.question = await question.first().innerText();
-  for (const end = Date.now() + PATIENCE_MS; !hasParked(told.run) && Date.now() < end; ) await page.waitForTimeout(1_000);
   const approve = page.getByRole("button", { name: "Approve" });
   await approve.scrollIntoViewIfNeeded();
   await shot(page, "approval");

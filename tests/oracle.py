@@ -46,7 +46,7 @@ def oracle_tables(loaded: Loaded, log_partition: int, partition_count: int | Non
             {**row, **here} for _, group in sorted(loaded.groups.by_id.items()) for row in group.to_member_rows()
         ],
         "open_transactions": _open_transactions(loaded, log_partition),
-        "undecodable_records": [{**row.to_row(), **here} for row in loaded.undecodable],
+        "undecodable_records": [{**asdict(row), **here} for row in loaded.undecodable],
         "load_profile": [_load_profile(loaded, log_partition, partition_count)],
     }
 

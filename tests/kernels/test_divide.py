@@ -12,7 +12,6 @@ from sexton.coordinator.profile import Profile
 from sexton.kernels import divide
 from sexton.kernels.divide import Divider, fold_bucket
 from sexton.kernels.fold import PartialFold, merge_all, read_only
-from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.results import finish
 from tests.campaign.histories import histories
 from tests.kernels.compare import CAP_BYTES, PROFILES, fold_bytes, slice_of
@@ -29,10 +28,7 @@ def divided(
     """The fold of each bucket, of a log that several tasks divide, cut at `borders`."""
     parts = []
     for index, (start, end) in enumerate(pairwise([0, *sorted(borders), len(log)])):
-        state = new_state_of(profile)
-        part = Divider(
-            cap_bytes=CAP_BYTES, as_of_ms=as_of_ms, taken_at_ms=None, profile=profile, is_prefix=index == 0, state=state
-        )
+        part = Divider(PartialFold.empty(profile=profile, is_prefix=index == 0), cap_bytes=CAP_BYTES, as_of_ms=as_of_ms)
         part.divide_into(bounds, folder)
         part.fold_slice(read_only(log), slice_of(log, start, end))
         parts.append((part.buckets, part.finish()))

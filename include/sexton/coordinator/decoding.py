@@ -6,8 +6,7 @@ Follows GroupCoordinatorRecordSerde and CoordinatorRecordSerde of Kafka 4.3.
 
 import struct
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from sexton.coordinator.profile import PendingRule, Profile
 from sexton.errors import LogError
@@ -95,9 +94,6 @@ class Undecodable:
     @property
     def is_offset_value(self) -> bool:
         return self.record_type in OFFSET_TYPES and self.value is not None
-
-    def to_row(self) -> dict[str, Any]:
-        return asdict(self)
 
     def __str__(self) -> str:
         place = "" if self.log_offset is None else f"log_offset {self.log_offset}: "

@@ -11,9 +11,6 @@ from sexton.records import OffsetCommitValue, kafka_uuid
 OffsetKey = tuple[str, str, int]
 """(group_id, topic, partition)."""
 
-FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
-"""The fate of an offset value; every value has exactly one fate."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOffset:

@@ -33,10 +33,6 @@ class GroupRange:
     def is_first(self) -> bool:
         return self.lower is None
 
-    @property
-    def is_all(self) -> bool:
-        return self.lower is None and self.upper is None
-
     def overlaps(self, other: "GroupRange") -> bool:
         """Whether a group id can be in both ranges."""
         return _is_before(self.lower, other.upper) and _is_before(other.lower, self.upper)
@@ -58,7 +54,7 @@ def ranges_of(bounds: Sequence[str]) -> list[GroupRange]:
 
 def bucket_of(fold: PartialFold, ids: GroupRange) -> PartialFold:
     """The bucket of a fold with the groups of a range."""
-    return fold if ids.is_all else with_groups(rest_of(fold, is_first=ids.is_first), [groups_of(fold, ids)])
+    return fold if ids == GroupRange() else with_groups(rest_of(fold, is_first=ids.is_first), [groups_of(fold, ids)])
 
 
 def rest_of(fold: PartialFold, *, is_first: bool) -> PartialFold:

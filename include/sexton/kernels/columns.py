@@ -13,11 +13,20 @@ from sexton.jit.memory import be32, copy_bytes, pointer
 from sexton.kernels import layout as L
 from sexton.kernels.layout import Bytes, FoldState, Int64s, sealed
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
+from sexton.log.crc import as_u8
+from sexton.tables import TABLES
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _ID_CHARS = 22
 Mask = npt.NDArray[np.bool_]
 TEXT_LIST = pa.list_(pa.string())
+
+
+def log_schema(table: str, *without: str) -> pa.Schema:
+    """The columns of a table of `sexton.tables` that the log fills, in its order, without run columns and a few
+    others."""
+    declared = TABLES[table].arrow_schema(with_run=False, origin="log")
+    return pa.schema([field for field in declared if field.name not in without])
 
 
 @compiled
@@ -67,6 +76,17 @@ def _write_ids(high: Any, low: Any, alphabet: Any, out: Any) -> None:
             else:
                 value = (low[row] & 0x3) << 4
             out[row, char] = alphabet[value & 0x3F]
+
+
+def value_spans(column: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bytes]:
+    """Where each value of a string or binary column ends in the bytes, after where the first one begins."""
+    values = column.cast(pa.large_binary())
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if not len(values):
+        return sealed(np.zeros(1, np.int64)), as_u8(b"")
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+    return sealed(ends), as_u8(data or b"")
 
 
 def spans(arena: Bytes, starts: Int64s, sizes: Int64s) -> pa.Array:
@@ -166,6 +186,12 @@ def key_columns(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:
     """group_id, topic and partition of some rows of `state.keys`, which are `keys`."""
     group_ids = names(state, keys[:, L.KEY_AT] + 2, keys[:, L.KEY_SIZES] >> 32)
     return {"group_id": group_ids, **topic_partitions(state, keys)}
+
+
+def named_keys(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:
+    """`key_columns` with the types that they have in tables."""
+    named = key_columns(state, keys)
+    return {**named, "group_id": named["group_id"].cast(pa.string()), "topic": named["topic"].cast(pa.string())}
 
 
 def topic_partitions(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:

@@ -56,8 +56,23 @@ def read_varint(data: Any, pos: int, end: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), (pos if value < 1 << 32 else -1)
 
 
+@inlined
+def read_head(data: Any, pos: int, end: int) -> tuple[int, int, int, int]:
+    """Where the record at `pos` ends, how far its timestamp and its offset are from its batch's, and where its key
+    begins; -1 there when no record lies before `end`."""
+    size, at = read_varint(data, pos, end)
+    stop = at + size
+    if at < 0 or size < 1 or stop > end:
+        return stop, np.int64(0), np.int64(0), np.int64(-1)
+    shift_ms, at = _read_varlong(data, at + 1, stop)
+    if at < 0:
+        return stop, shift_ms, np.int64(0), np.int64(-1)
+    delta, at = read_varint(data, at, stop)
+    return stop, shift_ms, delta, at
+
+
 @compiled
-def read_varlong(data: Any, pos: int, end: int) -> tuple[int, int]:
+def _read_varlong(data: Any, pos: int, end: int) -> tuple[int, int]:
     """Read a varint of at most 63 bits: no timestamp is further from its batch's."""
     value, pos = _read_bits(data, pos, end, 63)
     return (value >> 1) ^ -(value & 1), pos
@@ -97,16 +112,7 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
     if total != 1 and batches[batch, L.B_ATTRIBUTES] & L.CONTROL:
         status, total = L.FALLBACK, np.int64(0)  # markers come alone; coordinators differ over others
     while done < total and queued < L.QUEUE_ROWS:
-        size, at = read_varint(data, pos, end)
-        stop = at + size
-        if at < 0 or size < 1 or stop > end:
-            status = L.FALLBACK
-            break
-        shift_ms, at = read_varlong(data, at + 1, stop)
-        if at < 0:
-            status = L.FALLBACK
-            break
-        delta, at = read_varint(data, at, stop)
+        stop, shift_ms, delta, at = read_head(data, pos, end)
         if at < 0 or delta <= last_delta or delta > batches[batch, L.B_LAST_DELTA]:
             status = L.FALLBACK
             break

@@ -26,7 +26,7 @@ from sexton.kernels import layout as L
 from sexton.kernels.buckets import without_undecodable
 from sexton.kernels.decoding import fill_queue
 from sexton.kernels.fold import FoldBuilder, read_only
-from sexton.kernels.growth import compact_texts, is_full
+from sexton.kernels.growth import is_full
 from sexton.kernels.index import producer_row
 from sexton.kernels.layout import Bytes, FoldState, Int64s, View, batches_of, queue_of, view_of
 from sexton.kernels.loading import replay_group
@@ -43,7 +43,7 @@ _BATCH, _STOP, _BUCKET, _GROUP_AT, _GROUP_SIZE = range(5)
 
 
 class Room(NamedTuple):
-    """Buffers into which compiled code writes runs: the same number of rows and bytes for every bucket.
+    """Buffers into which compiled code writes runs: `row_limit` rows and `byte_limit` bytes for each of the buckets.
 
     `last` is the previous record, in the same batch or not; `all_seen` marks buckets that may have earlier records of a
     producer that is new here.
@@ -59,19 +59,6 @@ class Room(NamedTuple):
     last: Int64s
     all_seen: Int64s
     scratch: Bytes
-
-
-class _RoomView(NamedTuple):
-    bounds: Any
-    bound_ends: Any
-    rows: Any
-    filled: Any
-    bytes: Any
-    used: Any
-    written: Any
-    last: Any
-    all_seen: Any
-    scratch: Any
     count: int
     row_limit: int
     byte_limit: int
@@ -93,8 +80,7 @@ def divide_batches(
     state, cursor, group_types = view_of(arrays), pointer(cursor_row), pointer(type_flags)
     in_place, inflated = pointer(source), pointer(arena)
     batches, queue = batches_of(batch_rows), queue_of(queue_rows)
-    buckets = len(room_arrays.filled)
-    room = _RoomView(
+    room = Room(
         pointer(room_arrays.bounds),
         pointer(room_arrays.bound_ends),
         batches_of(room_arrays.rows),
@@ -105,9 +91,9 @@ def divide_batches(
         pointer(room_arrays.last),
         pointer(room_arrays.all_seen),
         pointer(room_arrays.scratch),
-        buckets,
-        len(room_arrays.rows) // buckets,
-        len(room_arrays.bytes) // buckets,
+        room_arrays.count,
+        room_arrays.row_limit,
+        room_arrays.byte_limit,
     )
     status = _divide_records(state, in_place, inflated, batches, cursor, queue, room)
     while status == L.FINISHED and cursor[L.C_BATCH] < count:
@@ -120,7 +106,7 @@ def divide_batches(
 
 @compiled
 def _divide_records(
-    state: View, in_place: Any, inflated: Any, batches: Any, cursor: Any, queue: Any, room: _RoomView
+    state: View, in_place: Any, inflated: Any, batches: Any, cursor: Any, queue: Any, room: Room
 ) -> int:
     """Put the queued records from C_TAKEN on into their buckets."""
     last = room.last
@@ -170,7 +156,7 @@ def _count(counts: Any, data: Any, queue: Any, record: int) -> None:
 
 
 @compiled
-def _producer(state: View, producer_id: int, room: _RoomView) -> int:
+def _producer(state: View, producer_id: int, room: Room) -> int:
     """Row of a producer, whose P_CANCELLED has a bit for each bucket that may have its records."""
     known = state.counts[L.PRODUCERS]
     row = producer_row(state, producer_id)
@@ -180,7 +166,7 @@ def _producer(state: View, producer_id: int, room: _RoomView) -> int:
 
 
 @compiled
-def _put_marker(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int, room: _RoomView) -> bool:
+def _put_marker(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int, room: Room) -> bool:
     """Put an end marker into every bucket that may have records of its producer; False unless all of them have room."""
     seen = state.producers[_producer(state, batches[batch, L.B_PRODUCER], room), L.P_CANCELLED]
     for bucket in range(room.count):
@@ -193,7 +179,7 @@ def _put_marker(state: View, data: Any, batches: Any, batch: int, queue: Any, re
 
 
 @inlined
-def _bucket_of(data: Any, batch: int, queue: Any, record: int, room: _RoomView) -> int:
+def _bucket_of(data: Any, batch: int, queue: Any, record: int, room: Room) -> int:
     """The bucket of a record's group, often the same as for the previous record."""
     last, at, size = room.last, queue[record, L.Q_KEY] + 4, queue[record, L.Q_GROUP_SIZE]
     is_near = last[_BATCH] == batch and last[_BUCKET] >= 0 and last[_GROUP_SIZE] == size
@@ -205,7 +191,7 @@ def _bucket_of(data: Any, batch: int, queue: Any, record: int, room: _RoomView) 
 
 
 @compiled
-def _search(name: Any, at: int, size: int, room: _RoomView) -> int:
+def _search(name: Any, at: int, size: int, room: Room) -> int:
     """Number of bounds at or below a canonical name."""
     low, high = np.int64(0), np.int64(room.count - 1)
     while low < high:
@@ -226,16 +212,14 @@ def _is_before(name: Any, at: int, size: int, bounds: Any, start: int, end: int)
 
 
 @inlined
-def _has_room(state: View, queue: Any, record: int, bucket: int, room: _RoomView) -> bool:
+def _has_room(state: View, queue: Any, record: int, bucket: int, room: Room) -> bool:
     size = queue[record, L.Q_STOP] - queue[record, L.Q_START]
     state.counts[L.NEED] = size
     return room.filled[bucket] < room.row_limit and room.used[bucket] + size <= room.byte_limit
 
 
 @inlined
-def _put(
-    data: Any, batches: Any, batch: int, queue: Any, record: int, bucket: int, room: _RoomView, follows: bool
-) -> None:
+def _put(data: Any, batches: Any, batch: int, queue: Any, record: int, bucket: int, room: Room, follows: bool) -> None:
     """Append a record to a bucket, extending the previous run if the record `follows` it."""
     start, size = queue[record, L.Q_START], queue[record, L.Q_STOP] - queue[record, L.Q_START]
     to = room.written[bucket] + room.used[bucket]
@@ -284,17 +268,21 @@ class Divider(FoldBuilder):
             used=np.zeros(count, np.int64),
             written=np.zeros(count, np.int64),
             last=np.full(5, -1, np.int64),
-            all_seen=np.array([0 if self.is_prefix else (1 << count) - 1]),
+            all_seen=np.array([0 if self.fold.is_prefix else (1 << count) - 1]),
             scratch=np.empty(GROWTH * (L.MAX_STRING_BYTES + 1), np.uint8),
+            count=count,
+            row_limit=_ROWS // count,
+            byte_limit=_BYTES // count,
         )
 
     def finish(self) -> PartialFold:
         """The rest."""
         self._empty()
         self.state.producers[: self.state.counts[L.PRODUCERS], L.P_CANCELLED] = 0
-        return super().finish()
+        return self.fold
 
-    def _step(self, data: Bytes, arena: Bytes, batches: Int64s, cursor: Int64s, queue: Int64s) -> int:
+    def _step(self, data: Bytes, arena: Bytes, batches: Int64s) -> int:
+        cursor, queue = self._cursor, self._queue
         if cursor[L.C_TAKEN] == cursor[L.C_QUEUED]:  # no record of these batches was taken before
             self._room.last[:] = -1
         while True:
@@ -314,21 +302,18 @@ class Divider(FoldBuilder):
             bucket.data.write(data[:size].data)
         room.written[:] += room.used
         room.filled[:] = room.used[:] = 0
-        if (need := int(self.state.counts[L.NEED])) > len(room.bytes) // count:
-            self._room = room._replace(bytes=np.empty(need * count, np.uint8))
+        if (need := int(self.state.counts[L.NEED])) > room.byte_limit:
+            self._room = room._replace(bytes=np.empty(need * count, np.uint8), byte_limit=need)
 
 
 def fold_bucket(buckets: Iterable[BucketLog], rest: PartialFold, *, is_first: bool) -> PartialFold:
     """The fold of a bucket from adjacent slices of a log, in order; `rest` belongs to all of them."""
-    state = new_state_of(rest.profile, keys=1024)
-    folder = FoldBuilder(
-        cap_bytes=0, as_of_ms=None, taken_at_ms=None, profile=rest.profile, is_prefix=True, state=state
-    )
+    folder = FoldBuilder(PartialFold.empty(profile=rest.profile, is_prefix=True), cap_bytes=0)
     for bucket in buckets:
         data = _mapped(bucket.data)
         for batches in _blocks(bucket.runs):
             folder.fold_run(data, data, batches)
-            folder.state = compact_texts(folder.state)
+            folder.compact()
     counts, of_none = folder.state.counts, new_state_of(rest.profile, keys=1).counts
     counts[L.SEEN_RECORDS : L.MAX_COMMIT_MS + 1] = (rest.state.counts if is_first else of_none)[
         L.SEEN_RECORDS : L.MAX_COMMIT_MS + 1

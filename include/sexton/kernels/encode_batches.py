@@ -20,7 +20,8 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import encode_batches
 from sexton.jit.compiled import compiled, inlined
 from sexton.jit.memory import copy_bytes, pointer, same_bytes
-from sexton.kernels.layout import Bytes, Int64s
+from sexton.kernels.columns import value_spans
+from sexton.kernels.layout import Bytes, Int64s, sealed
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, read_batches
 from sexton.log.crc import as_u8, crc32c_of
@@ -28,8 +29,7 @@ from sexton.log.entry import HEADER_BYTES, TOMBSTONE_OVERHEAD_BYTES
 
 _SIZE_AT, _SIZE_END, _CRC_AT, _CRC_END, _LAST_DELTA_AT, _COUNT_AT = 8, 12, 17, 21, 23, 57
 _FIXED_BYTES = 1 + 1 + 1 + 1  # of a record: attributes, timestamp delta of 0, no value, no headers
-_NO_ENDS = np.zeros(0, np.int64)
-_NO_ENDS.flags.writeable = False
+_NO_ENDS = sealed(np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,16 +104,6 @@ def _header(profile: Profile, topic: TopicSettings, *, log_offset: int, as_of_ms
     end, sequence = LogEnd(log_offset=log_offset), profile.base_sequence
     one = encode_append([(b"", None)], profile=profile, topic=topic, end=end, now_ms=as_of_ms, base_sequence=sequence)
     return as_u8(one[:HEADER_BYTES])
-
-
-def value_spans(column: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bytes]:
-    """Where each value ends in the bytes, after where the first one begins."""
-    values = column.cast(pa.large_binary())
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
-    ends.flags.writeable = False  # kernels are compiled for this one type
-    return ends, as_u8(b"" if data is None else data)
 
 
 def _deflated(plain: Bytes, sizes: Int64s, codec: int) -> tuple[Bytes, Int64s]:

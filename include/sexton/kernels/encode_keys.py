@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import copy_bytes, pointer
-from sexton.kernels.encode_batches import value_spans, write_number
+from sexton.kernels.columns import value_spans
+from sexton.kernels.encode_batches import write_number
 from sexton.kernels.layout import Bytes, Int64s
 from sexton.records import RECORD_TYPES
 from sexton.records.record_type import RecordType

@@ -28,7 +28,14 @@ from sexton.kernels.loading import fold_batches, new_queue
 from sexton.kernels.merge import absorb_state, prune_dead
 from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.profile_flags import group_types_of
-from sexton.kernels.slow_path import UNKNOWN_ORDER, UndecodableRows, keep_undecodable, log_order_before, read_slowly
+from sexton.kernels.slow_path import (
+    UNKNOWN_ORDER,
+    SlowPart,
+    UndecodableRows,
+    keep_undecodable,
+    log_order_before,
+    read_slowly,
+)
 from sexton.kernels.text import GROWTH
 from sexton.log import framing
 from sexton.log.batch import Batch, Damage, TornTail, read_frame
@@ -41,7 +48,7 @@ NO_INSTANT = (1 << 63) - 1
 _FRAMES = 4096
 _MAX_GROWTH = 8
 """Limit of growth, as a factor on rows; each growth copies the rows and refills the hash slots."""
-_COMPILED_FORMAT = 2
+COMPILED_FORMAT = 2
 """The record format that the compiled loop reads; older ones are read by `log.batch`."""
 _EMPTY = np.frombuffer(b"", np.uint8)
 PRUNED_FROM_KEYS = 1 << 16
@@ -68,20 +75,11 @@ def fold_task(
     or after that of their slice.
     """
     start = PartialFold.empty(profile=profile, is_prefix=task.index == 0) if onto is None else onto
-    folder = FoldBuilder(
-        cap_bytes=cap_bytes,
-        as_of_ms=as_of_ms,
-        taken_at_ms=taken_at_ms,
-        profile=profile,
-        is_prefix=start.is_prefix,
-        state=start.state,
-        batch_counters=start.batch_counters,
-        undecodable=start.undecodable,
-    )
+    folder = FoldBuilder(start, cap_bytes=cap_bytes, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
     for data, span in zip(slices, task.slices, strict=True):
         if not folder.fold_slice(read_only(data), span):
             break
-    return folder.finish()
+    return folder.fold
 
 
 def merge(left: PartialFold, right: PartialFold) -> PartialFold:
@@ -138,17 +136,12 @@ def read_only(data: Bytes | bytes) -> Bytes:
 
 @dataclass(slots=True)
 class FoldBuilder:
-    """The fold while it is being made."""
+    """Folds batches onto `fold`, whose arrays are reused."""
 
+    fold: PartialFold
     cap_bytes: int
-    as_of_ms: int | None
-    taken_at_ms: int | None
-    profile: Profile
-    is_prefix: bool
-    state: FoldState
-    batch_counters: Int64s = field(default_factory=scan.new_batch_counters)
-    undecodable: UndecodableRows = field(default_factory=list)
-    cut: int | None = None
+    as_of_ms: int | None = None
+    taken_at_ms: int | None = None
     _cursor: Int64s = field(default_factory=lambda: np.zeros(L.CURSOR_COLUMNS, np.int64))
     _queue: Int64s = field(default_factory=new_queue)
     _group_types: Bytes = field(init=False)
@@ -156,21 +149,19 @@ class FoldBuilder:
     _batches: Int64s = field(default_factory=lambda: np.empty((_FRAMES, L.BATCH_COLUMNS), np.int64))
 
     def __post_init__(self) -> None:
-        self._group_types = group_types_of(self.profile)
+        self._group_types = group_types_of(self.fold.profile)
 
     @property
     def future_ms(self) -> int:
         return NO_INSTANT if self.taken_at_ms is None else self.taken_at_ms + FUTURE_MS
 
-    def finish(self) -> PartialFold:
-        return PartialFold(
-            state=self.state,
-            batch_counters=self.batch_counters,
-            profile=self.profile,
-            undecodable=self.undecodable,
-            cut=self.cut,
-            is_prefix=self.is_prefix,
-        )
+    @property
+    def state(self) -> FoldState:
+        return self.fold.state
+
+    def compact(self) -> None:
+        """Drop metadata that no row holds, once it is most of the arena."""
+        self.fold = replace(self.fold, state=compact_texts(self.state))
 
     def fold_slice(self, data: Bytes, span: SegmentSlice) -> bool:
         """Fold the batches that begin in the slice; False when the cut was reached."""
@@ -178,7 +169,7 @@ class FoldBuilder:
             self.taken_at_ms = span.taken_at_ms
         for frames in frames_of(data, span, self._frames):
             self._add_torn_segment(frames)
-            if self.profile.newest_format < _COMPILED_FORMAT:
+            if self.fold.profile.newest_format < COMPILED_FORMAT:
                 if not all(self.fold_frame(data, frame.tolist()) for frame in frames):
                     return False
                 continue
@@ -191,7 +182,7 @@ class FoldBuilder:
                     len(frames),
                     NO_INSTANT if self.as_of_ms is None else self.as_of_ms,
                     self.future_ms,
-                    self.batch_counters,
+                    self.fold.batch_counters,
                     self._batches,
                 )
                 self._fold_batches(data, self._batches[:filled])
@@ -204,108 +195,104 @@ class FoldBuilder:
 
     def _add_torn_segment(self, frames: Int64s) -> None:
         """Report half a batch as a torn segment once something follows it."""
-        torn = int(self.batch_counters[L.READ_TORN])
+        counters, torn = self.fold.batch_counters, int(self.fold.batch_counters[L.READ_TORN])
         if torn and (frames[:, framing.KIND] != framing.TORN).any():
-            row = decoding.torn_segment(torn)
-            self._add_damage(int(self.batch_counters[L.READ_REACHED]), row)
-            self.batch_counters[L.READ_TORN] = 0
+            self._add_damage(int(counters[L.READ_REACHED]), decoding.torn_segment(torn))
+            counters[L.READ_TORN] = 0
 
     def _add_damage(self, log_offset: int, row: Undecodable) -> None:
-        add_undecodable(self.undecodable, self.batch_counters, [(log_order_before(log_offset), row)])
+        add_undecodable(self.fold.undecodable, self.fold.batch_counters, [(log_order_before(log_offset), row)])
 
     def _fold_batches(self, data: Bytes, batches: Int64s) -> None:
         for run, arena in inflate_blocks(data, batches, cap_bytes=self.cap_bytes):
             self.fold_run(data, arena, run)
-        self.state = compact_texts(self.state)
+        self.compact()
 
     def fold_run(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
         """Run the record loop over `batches`; where it stops, grow the state or read that batch the slow way."""
         cursor = self._cursor
         cursor[:] = _AT_THE_FIRST
-        while True:
-            status = self._step(data, arena, batches, cursor, self._queue)
-            if status == L.FINISHED:
-                return
-            if status == L.FULL:
-                at = min(cursor[L.C_BATCH], len(batches) - 1)
-                self._grow(read_share=batches[at, L.B_POSITION] / len(data))
-                continue
+        while (status := self._step(data, arena, batches)) != L.FINISHED:
             at, folded = int(cursor[L.C_BATCH]), int(cursor[L.C_DONE])
-            batch = read_frame(data.data, [framing.GOOD, *batches[at, [L.B_POSITION, L.B_SIZE]].tolist(), 0])
-            assert isinstance(batch, Batch), "the scan took it for a batch"
-            self.fold_slowly(batch, folded=folded)
+            if status == L.FULL:
+                position = batches[min(at, len(batches) - 1), L.B_POSITION]
+                self._grow(read_share=position / len(data) if len(data) else 1)
+                continue
+            assert len(data), f"the loop refuses what the slow path took: {batches[at].tolist()}"
+            self.fold_slowly(batch_of(data, batches[at]), folded=folded)
             cursor[:] = _AT_THE_FIRST
             cursor[L.C_BATCH] = at + 1
 
-    def _step(self, data: Bytes, arena: Bytes, batches: Int64s, cursor: Int64s, queue: Int64s) -> int:
-        """Run the record loop; returns why it stopped (`loading.fold_batches`)."""
-        status: int = fold_batches(self.state, data, arena, batches, len(batches), cursor, queue, self._group_types)
+    def _step(self, data: Bytes, arena: Bytes, batches: Int64s) -> int:
+        """Run the record loop from the cursor on; returns why it stopped (`loading.fold_batches`)."""
+        status: int = fold_batches(
+            self.state, data, arena, batches, len(batches), self._cursor, self._queue, self._group_types
+        )
         return status
 
-    def _grow(self, *, read_share: float = 1) -> None:
+    def _grow(self, *, read_share: float) -> None:
         """Make space. Where keys rarely repeat, the share of the file that is read predicts the final size."""
         counts = self.state.counts
         need, are_new = GROWTH * int(counts[L.NEED]) + 64, 2 * counts[L.KEYS] > counts[L.SEEN_VALUES]
         factor = math.ceil(1 / max(read_share, 1 / _MAX_GROWTH)) if are_new else 1
-        if self.is_prefix:
-            self.state = _pruned(self.state)
-        self.state = grow(self.state, need, factor=factor)
+        state = _pruned(self.state) if self.fold.is_prefix else self.state
+        self.fold = replace(self.fold, state=grow(state, need, factor=factor))
 
     def fold_slowly(self, batch: Batch, *, folded: int) -> None:
         """Fold the rest of a batch that the compiled loop did not take, by the plain reader."""
-        for found in read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile):
-            if not batch.crc_ok:  # its records are the only sign of where it ends
-                self.batch_counters[L.READ_REACHED] = max(self.batch_counters[L.READ_REACHED], found.reached)
-            self.state.counts[L.SEEN_CONTROL if batch.is_control else L.SEEN_RECORDS] += found.unfolded_records
-            for number in found.unknown_types:
-                self.state.unknown_types[number & 0xFFFF] += 1
-            add_undecodable(self.undecodable, self.batch_counters, found.undecodable)
+        for found in read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.fold.profile):
+            self.count_slow_part(batch, found)
             rows, arena = found.rows()
             self._loop_again(rows, arena)
 
+    def count_slow_part(self, batch: Batch, found: SlowPart) -> None:
+        """Count what the plain reader keeps from the loop."""
+        counters = self.fold.batch_counters
+        if not batch.crc_ok:  # its records are the only sign of where it ends
+            counters[L.READ_REACHED] = max(counters[L.READ_REACHED], found.reached)
+        self.state.counts[L.SEEN_CONTROL if batch.is_control else L.SEEN_RECORDS] += found.unfolded_records
+        for number in found.unknown_types:
+            self.state.unknown_types[number & 0xFFFF] += 1
+        add_undecodable(self.fold.undecodable, counters, found.undecodable)
+
     def _loop_again(self, rows: Int64s, arena: Bytes) -> None:
         """Run the record loop over records that the slow path has accepted: the loop must accept all of them."""
-        cursor, queue = np.array(_AT_THE_FIRST, np.int64), new_queue()
-        while True:
-            status = self._step(_EMPTY, arena, rows, cursor, queue)
-            if status == L.FINISHED:
-                return
-            assert status == L.FULL, f"the loop refuses what the slow path took: {rows[cursor[0]].tolist()}"
-            self._grow()
+        FoldBuilder.fold_run(self, _EMPTY, arena, rows)
 
     def fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
         """Fold anything but a good batch of magic 2; False for the batch at the cut."""
-        found = read_frame(data.data, frame)
+        found, counters = read_frame(data.data, frame), self.fold.batch_counters
         if isinstance(found, TornTail):
             is_zeros = not data[found.position : found.position + found.size_bytes].any()
             torn = decoding.torn_bytes(found.size_bytes, is_zeros=is_zeros)
-            self.batch_counters[L.READ_TORN] = torn or self.batch_counters[L.READ_TORN]
+            counters[L.READ_TORN] = torn or counters[L.READ_TORN]
             return True
         if isinstance(found, Damage):
-            self._add_damage(int(self.batch_counters[L.READ_REACHED]), decoding.damage(found))
+            self._add_damage(int(counters[L.READ_REACHED]), decoding.damage(found))
             return True
         is_future = found.max_timestamp_ms > self.future_ms
         if self.as_of_ms is not None and found.max_timestamp_ms >= self.as_of_ms and not is_future:
-            self.cut = found.base_offset
+            self.fold = replace(self.fold, cut=found.base_offset)
             return False
-        scan.count_batch(
-            self.batch_counters,
-            found.size_bytes,
-            found.base_offset,
-            found.last_offset,
-            found.max_timestamp_ms,
-            self.future_ms,
-        )
+        max_ms = found.max_timestamp_ms
+        scan.count_batch(counters, found.size_bytes, found.base_offset, found.last_offset, max_ms, self.future_ms)
         if not found.crc_ok:
-            self.batch_counters[L.READ_REACHED] = found.base_offset + 1
+            counters[L.READ_REACHED] = found.base_offset + 1
             self._add_damage(found.base_offset, decoding.bad_crc(found))
-        if found.magic < _COMPILED_FORMAT:
-            self.batch_counters[L.READ_MAGIC_1 if found.magic else L.READ_MAGIC_0] += 1
-        if found.magic > self.profile.newest_format:
+        if found.magic < COMPILED_FORMAT:
+            counters[L.READ_MAGIC_1 if found.magic else L.READ_MAGIC_0] += 1
+        if found.magic > self.fold.profile.newest_format:
             self._add_damage(found.base_offset, decoding.unread_format(found))
             return True
         self.fold_slowly(found, folded=0)
         return True
+
+
+def batch_of(data: Bytes, row: Int64s) -> Batch:
+    """The batch in a row of batches, for the plain reader."""
+    batch = read_frame(data.data, [framing.GOOD, *row[[L.B_POSITION, L.B_SIZE]].tolist(), 0])
+    assert isinstance(batch, Batch), "the scan took it for a batch"
+    return batch
 
 
 def frames_of(data: Bytes, span: SegmentSlice, frames: Int64s) -> Iterator[Int64s]:

@@ -52,13 +52,13 @@ def new_state(*, keys: int = 1024) -> FoldState:
 
 def copy_state(state: FoldState) -> FoldState:
     """A copy that shares no array."""
-    arrays: dict[str, Any] = {name: array.copy() for name, array in state._asdict().items()}
-    return FoldState(**arrays)
+    arrays: Any = (array.copy() for array in state)
+    return FoldState(*arrays)
 
 
 def used_part(state: FoldState) -> FoldState:
     """The rows and bytes in use, not copied, and without the index of keys: nothing can be folded onto this state."""
-    used = {name: getattr(state, name)[: state.counts[at]] for name, at in (L.ROW_TABLES | L.ARENAS).items()}
+    used = {name: getattr(state, name)[: state.counts[at]] for name, at in L.USED.items()}
     return state._replace(**used, key_slots=np.zeros(1, np.int64))
 
 
@@ -73,34 +73,29 @@ def grow(state: FoldState, need: int, *, factor: int = 1) -> FoldState:
     """
     used = {name: int(state.counts[at]) for name, at in L.ROW_TABLES.items()}
     rows = {name: max(1, (factor - 1) * n) if n == len(getattr(state, name)) else 1 for name, n in used.items()}
-    return reserve(state, rows=rows, sizes=dict.fromkeys(L.ARENAS, need))
+    return reserve(state, rows | dict.fromkeys(L.ARENAS, need))
 
 
-def used_by(state: FoldState) -> tuple[dict[str, int], dict[str, int]]:
+def used_by(state: FoldState) -> dict[str, int]:
     """Rows and bytes that `state` uses: what `reserve` needs before `state` is joined to another one."""
-    sizes = {name: int(state.counts[used]) for name, used in L.ARENAS.items()}
-    sizes["key_bytes"] += int(
-        state.groups[: state.counts[L.GROUPS], L.GROUP_LENGTH].sum()
-    )  # once in groups, once in keys
-    return {name: int(state.counts[used]) for name, used in L.ROW_TABLES.items()}, sizes
+    used = {name: int(state.counts[at]) for name, at in L.USED.items()}
+    # group ids are in the keys and in the groups of a state
+    used["key_bytes"] += int(state.groups[: state.counts[L.GROUPS], L.GROUP_LENGTH].sum())
+    return used
 
 
-def reserve(state: FoldState, *, rows: Mapping[str, int], sizes: Mapping[str, int]) -> FoldState:
-    """A state with space for that many more rows and bytes; `state` itself if it has them."""
-    used = state.counts
+def reserve(state: FoldState, more: Mapping[str, int]) -> FoldState:
+    """A state with space for that many more rows or bytes of each array; `state` itself if it has them."""
     bigger: dict[str, npt.NDArray[Any]] = {}
-    for name, more in rows.items():
-        table, filled = getattr(state, name), int(used[L.ROW_TABLES[name]])
-        if filled + more > len(table):
-            bigger[name] = _resized(table, max(2 * len(table), filled + more), filled)
-    for name, more in sizes.items():
-        arena, filled = getattr(state, name), int(used[L.ARENAS[name]])
-        if filled + more > len(arena):
-            bigger[name] = _resized(arena, max(2 * len(arena), filled + more), filled)
+    for name, count in more.items():
+        array, filled = getattr(state, name), int(state.counts[L.USED[name]])
+        if filled + count > len(array):
+            bigger[name] = _resized(array, max(2 * len(array), filled + count), filled)
     state = state._replace(**bigger)
     for name, (slots, fill) in _SLOTS.items():
         if name in bigger:
-            state = state._replace(**{slots: _no_slots(bigger[name])})
+            empty: Any = np.zeros(_slots_for(len(bigger[name])), np.int64)
+            state = state._replace(**{slots: empty})
             fill(state)
     _note_limits(state)
     return state
@@ -118,24 +113,9 @@ def compact_texts(state: FoldState, *, slack_bytes: int = 1 << 20) -> FoldState:
 
 
 def _note_limits(state: FoldState) -> None:
-    state.counts[L.KEY_LIMIT : L.PENDING_MASK + 1] = [
-        len(state.keys),
-        len(state.key_bytes),
-        len(state.text_bytes),
-        len(state.groups),
-        len(state.producers),
-        len(state.pending),
-        len(state.records),
-        len(state.record_bytes),
-        len(state.key_slots) - 1,
-        len(state.group_slots) - 1,
-        len(state.producer_slots) - 1,
-        len(state.pending_slots) - 1,
-    ]
-
-
-def _no_slots(table: npt.NDArray[Any]) -> Any:
-    return np.zeros(_slots_for(len(table)), np.int64)
+    limits = [len(getattr(state, name)) for name in L.USED]
+    masks = [len(getattr(state, slots)) - 1 for slots, _ in _SLOTS.values()]
+    state.counts[L.KEY_LIMIT : L.PENDING_MASK + 1] = limits + masks
 
 
 def _slots_for(rows: int) -> int:

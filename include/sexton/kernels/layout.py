@@ -11,7 +11,7 @@ Import it as `from sexton.kernels import layout as L`. Nothing here knows what a
 # What numba compiles has sized integers where the annotations say int and bool.
 # mypy: disable-error-code="no-any-return, return-value, assignment"
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from sexton.jit.memory import pointer, rows
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+_Array = TypeVar("_Array", npt.NDArray[np.int64], npt.NDArray[np.uint8])
 
 NONE = -(1 << 63)
 """No log_offset: damaged batches may carry any other number."""
@@ -56,12 +57,12 @@ NONE = -(1 << 63)
     KEEPS_EXPIRE_OF_MINUS_1,
     READS_TOPIC_IDS,
     KEY_LIMIT,
-    KEY_BYTES_LIMIT,
-    TEXT_BYTES_LIMIT,
     GROUP_LIMIT,
     PRODUCER_LIMIT,
     PENDING_LIMIT,
     RECORD_LIMIT,
+    KEY_BYTES_LIMIT,
+    TEXT_BYTES_LIMIT,
     RECORD_BYTES_LIMIT,
     KEY_MASK,
     GROUP_MASK,
@@ -111,7 +112,8 @@ RECORD_COLUMNS = 7
 
 ROW_TABLES = {"keys": KEYS, "groups": GROUPS, "producers": PRODUCERS, "pending": PENDING, "records": RECORDS}
 ARENAS = {"key_bytes": KEY_BYTES, "text_bytes": TEXT_BYTES, "record_bytes": RECORD_BYTES}
-"""Where `counts` keeps how much of each is used."""
+USED = ROW_TABLES | ARENAS
+"""Where `counts` keeps how much of each is used. The limits of all are there in this order, from KEY_LIMIT on."""
 
 # columns of a batch of the block. B_BODY and B_BODY_END lie in the source or in the arena of inflated batches.
 # B_ORIGIN_OFFSET is the base offset of the batch that a record was written in, even if the slow path split it
@@ -196,17 +198,17 @@ MAX_STRING_BYTES = 0x7FFF
     READ_COUNTERS,
 ) = range(14)
 
-READ_COUNTS = [
+READ_ADDED = [
     READ_BYTES,
     READ_BATCHES,
-    READ_LARGEST,
-    READ_TORN,
     READ_FUTURE,
     READ_MAGIC_0,
     READ_MAGIC_1,
     READ_LEFT_OUT,
     READ_LEFT_OUT_VALUES,
 ]
+"""Counts that are added up over the slices of a log."""
+READ_COUNTS = [*READ_ADDED, READ_LARGEST, READ_TORN]
 """Counts that are never negative."""
 
 ALL_READ, STOPPED_AT_CUT, FALLBACK_FRAME = range(3)
@@ -232,23 +234,8 @@ class FoldState(NamedTuple):
     """How often each record type that the coordinator does not know was seen, by its 16 bits."""
 
 
-class View(NamedTuple):
-    """The arrays of a state as pointers; made once per call of an entry function."""
-
-    counts: Any
-    key_slots: Any
-    keys: Any
-    key_bytes: Any
-    text_bytes: Any
-    group_slots: Any
-    groups: Any
-    producer_slots: Any
-    producers: Any
-    pending_slots: Any
-    pending: Any
-    records: Any
-    record_bytes: Any
-    unknown_types: Any
+View = FoldState
+"""A state with pointers in place of the arrays (`view_of`); made once per call of an entry function."""
 
 
 @compiled
@@ -272,9 +259,9 @@ def view_of(state: FoldState) -> View:
     )
 
 
-def sealed(arena: Bytes) -> Bytes:
-    """A read-only view: compiled code would be compiled twice if it were given both writable and read-only bytes."""
-    view = arena.view()
+def sealed(array: _Array) -> _Array:
+    """A read-only view: compiled code would be compiled twice if it were given both writable and read-only arrays."""
+    view = array.view()
     view.flags.writeable = False
     return view
 

@@ -13,7 +13,6 @@ from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.endless_load import NEVER_ENDS, Endless
 from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.loading import HOT_GROUPS
-from sexton.coordinator.offsets import FATES
 from sexton.coordinator.profile import LOADED, Profile
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
@@ -36,8 +35,8 @@ class LoadStats:
     log: Mapping[str, int | None]
     """Values of the whole log partition, the same in every bucket."""
     counts: Counter[str]
-    """Values that are summed over the buckets."""
-    knows_homes: bool
+    """Values that are summed over the buckets; without misplaced_groups where the number of log partitions is not
+    known."""
     failure: tuple[int, str] | None
     """The first record that makes a load fail: its position in the log, and the reason."""
     hot_groups: Sequence[tuple[int, str]]
@@ -85,15 +84,11 @@ def load_stats(
     return LoadStats(
         profile=fold.profile,
         log={
-            "bytes": counters["bytes"],
-            "batches": counters["batches"],
-            "largest_batch_bytes": counters["largest_batch_bytes"],
+            **{name: counters[name] for name in ("bytes", "batches", "largest_batch_bytes", "future_batches")},
             "first_log_offset": fold.first_log_offset,
             "next_log_offset": fold.next_log_offset,
-            "future_batches": counters["future_batches"],
         },
         counts=counts,
-        knows_homes=found.group_home is not None,
         failure=min(failures, key=lambda failure: failure[0], default=None),
         hot_groups=hot_groups,
         commits=commits,
@@ -116,8 +111,8 @@ def load_profile(stats: Sequence[LoadStats], *, log_partition: int, endless: End
     row: dict[str, Any] = {
         "log_partition": log_partition,
         **first.log,
-        **{name: counts[name] for name in _ADDED_UP},
-        "misplaced_groups": counts["misplaced_groups"] if first.knows_homes else None,
+        "misplaced_groups": None,
+        **{name: counts[name] for name in first.counts},
         "load_would_fail": endless is not None or failure is not None,
         "load_failure": failure[1] if failure else None,
         "load_outcome": first.profile.after_failure.value if failure else LOADED,
@@ -135,37 +130,22 @@ def load_profile(stats: Sequence[LoadStats], *, log_partition: int, endless: End
     return pa.Table.from_pylist([row], pa.schema([field for field in declared if field.name in row]))
 
 
-_ADDED_UP = (
-    "records",
-    "live_records",
-    "tombstones",
-    "control_records",
-    "unknown_types",
-    "undecodable_records",
-    "read_values",
-    *FATES,
-)
-
-
 def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, int]:
-    """Number of offset values by fate (`coordinator.offsets.FATES`); they add up to all values that were read."""
+    """Number of offset values by fate (`sexton.tables.FATES`); they add up to all values that were read."""
     state = fold.state
     keys, counted = state.keys[: state.counts[L.KEYS]], fold.counters
     stored, pending = len(found.committed) + len(found.unreachable), len(found.pending)
-    fates = Counter(
-        live=len(found.committed),
-        unreachable=len(found.unreachable),
-        pending=pending,
-        superseded=int(keys[:, L.SINCE].sum())
-        - stored
-        + int(state.pending[found.pending, L.PENDING_VALUES].sum())
-        - pending,
-        tombstoned=counted["tombstoned"],
-        aborted=counted["aborted"],
-        cancelled=int(state.producers[: state.counts[L.PRODUCERS], L.P_CANCELLED].sum()),
-        undecodable=undecodable,
-    )
-    return {fate: fates[fate] for fate in FATES}
+    values = int(keys[:, L.SINCE].sum() + state.pending[found.pending, L.PENDING_VALUES].sum())
+    return {
+        "live": len(found.committed),
+        "unreachable": len(found.unreachable),
+        "pending": pending,
+        "superseded": values - stored - pending,
+        "tombstoned": counted["tombstoned"],
+        "aborted": counted["aborted"],
+        "cancelled": int(state.producers[: state.counts[L.PRODUCERS], L.P_CANCELLED].sum()),
+        "undecodable": undecodable,
+    }
 
 
 def _hot_groups(state: FoldState) -> tuple[list[tuple[int, str]], int]:

@@ -20,25 +20,14 @@ from sexton.kernels.columns import places
 from sexton.kernels.growth import new_state, reserve, used_by
 from sexton.kernels.index import add_group, add_key, find_key, hash_span, key_group_size, key_size, producer_row
 from sexton.kernels.layout import FoldState, Int64s, View, view_of
-from sexton.kernels.offsets import abort_pending, close_producer, commit_pending, remove
+from sexton.kernels.offsets import end_transaction, remove
 from sexton.kernels.pending_rows import pending_row, store_text
 from sexton.kernels.profile_flags import copy_rules
-
-_ADDED = (
-    L.TOMBSTONED,
-    L.ABORTED,
-    L.SEEN_RECORDS,
-    L.SEEN_CONTROL,
-    L.SEEN_VALUES,
-    L.SEEN_TOMBSTONES,
-    L.SEEN_LEGACY,
-    L.SEEN_V4,
-)
 
 
 def absorb_state(left: FoldState, right: FoldState) -> FoldState:
     """The left state with the right one joined to it, in the left one's arrays where they have space."""
-    left = _with_space(left, right)
+    left = reserve(left, used_by(right))
     _absorb(left, right, _all_groups(right), False)
     return left
 
@@ -98,7 +87,7 @@ def _open_for(state: FoldState, key_rows: Int64s) -> tuple[Int64s, Int64s]:
 
 def without_groups(state: FoldState) -> FoldState:
     """The state of the whole log partition: everything that `of_groups` leaves out, and everything that is open."""
-    fresh = reserve(new_state(keys=16), rows={"producers": int(state.counts[L.PRODUCERS])}, sizes={})
+    fresh = reserve(new_state(keys=16), {"producers": int(state.counts[L.PRODUCERS])})
     copy_rules(state, fresh)
     _absorb(fresh, state, np.zeros(state.counts[L.GROUPS], np.bool_), False)
     return fresh
@@ -111,7 +100,7 @@ def prune_dead(state: FoldState) -> FoldState:
     """
     if state.counts[L.LEAKS_OPEN_TRANSACTIONS] or 2 * count_live_keys(state) > state.counts[L.KEYS]:
         return state
-    fresh = _with_space(new_state(keys=int(state.counts[L.KEYS]) // 2 + 16), state)
+    fresh = reserve(new_state(keys=int(state.counts[L.KEYS]) // 2 + 16), used_by(state))
     copy_rules(state, fresh)
     _absorb(fresh, state, _all_groups(state), True)
     return fresh
@@ -119,11 +108,6 @@ def prune_dead(state: FoldState) -> FoldState:
 
 def _all_groups(state: FoldState) -> npt.NDArray[np.bool_]:
     return np.ones(state.counts[L.GROUPS], np.bool_)
-
-
-def _with_space(left: FoldState, right: FoldState) -> FoldState:
-    rows, sizes = used_by(right)
-    return reserve(left, rows=rows, sizes=sizes)
 
 
 @compiled
@@ -156,8 +140,9 @@ def _absorb(left_arrays: FoldState, right_arrays: FoldState, chosen: Any, only_l
         is_left_out = not chosen[right.keys[key, L.KEY_GROUP]] or (only_live and not is_live(right, key))
         key_of[key] = -1 if is_left_out else _same_key(left, right, key)
     for producer in range(right.counts[L.PRODUCERS]):
-        if right.producers[producer, L.P_MARKER] >= 0 and not only_live:
-            _end_transaction(left, right, producer)
+        marker = right.producers[producer, L.P_MARKER]
+        if marker >= 0 and not only_live:
+            end_transaction(left, right.producers[producer, L.P_ID], marker, right.producers[producer, L.P_MARKER_AT])
     for key in range(right.counts[L.KEYS]):
         if key_of[key] >= 0 and right.keys[key, L.LAST_TOMBSTONE] != L.NONE and not only_live:
             remove(left, key_of[key], right.keys[key, L.LAST_TOMBSTONE])
@@ -167,7 +152,7 @@ def _absorb(left_arrays: FoldState, right_arrays: FoldState, chosen: Any, only_l
     for producer in range(right.counts[L.PRODUCERS]):
         if not only_live or right.producers[producer, L.P_FIRST] != L.NONE:
             _join_open(left, right, producer, key_of)
-    for count in _ADDED:
+    for count in range(L.TOMBSTONED, L.SEEN_V4 + 1):
         left.counts[count] += right.counts[count]
     left.counts[L.MAX_COMMIT_MS] = max(left.counts[L.MAX_COMMIT_MS], right.counts[L.MAX_COMMIT_MS])
     for number in range(len(right_arrays.unknown_types)):
@@ -217,23 +202,6 @@ def _same_key(left: View, right: View, key: int) -> int:
     hashed = hash_span(left, right.key_bytes, at, size)
     row = find_key(left, hashed, right.key_bytes, at, size, group_size)
     return row if row >= 0 else add_key(left, right.key_bytes, at, group_size, size - group_size - 8)
-
-
-@compiled
-def _end_transaction(left: View, right: View, producer: int) -> None:
-    """Apply a producer's first marker in the right to its pending values in the left."""
-    marker = right.producers[producer, L.P_MARKER]
-    row = producer_row(left, right.producers[producer, L.P_ID])
-    while left.producers[row, L.P_PENDING] >= 0:
-        if marker == L.MARKER_COMMIT:
-            commit_pending(left, left.producers[row, L.P_PENDING])
-        else:
-            abort_pending(left, left.producers[row, L.P_PENDING])
-    left.counts[L.TOMBSTONED if marker == L.MARKER_COMMIT else L.ABORTED] += left.producers[row, L.P_CANCELLED]
-    close_producer(left, row)
-    if left.producers[row, L.P_MARKER] < 0:
-        left.producers[row, L.P_MARKER] = marker
-        left.producers[row, L.P_MARKER_AT] = right.producers[producer, L.P_MARKER_AT]
 
 
 @compiled

@@ -12,7 +12,7 @@ from sexton.jit.compiled import compiled, inlined
 from sexton.jit.memory import copy_bytes
 from sexton.kernels import layout as L
 from sexton.kernels.index import find_leak, find_pending, pending_hash
-from sexton.kernels.layout import View
+from sexton.kernels.layout import FoldState, View, view_of
 
 
 @inlined
@@ -127,8 +127,9 @@ def remove_leak(state: View, group: int, producer: int) -> None:
 
 
 @compiled
-def relink_leaks(state: View) -> None:
+def relink_leaks(arrays: FoldState) -> None:
     """Convert rows that were restored as LEAKED but linked as values into traces, one per group and producer."""
+    state = view_of(arrays)
     pending = state.pending
     for row in range(state.counts[L.PENDING]):
         if pending[row, L.PENDING_VALUES] == L.LEAKED:

@@ -21,30 +21,21 @@ from sexton.coordinator.loading import GROUP_REMOVED, MISPLACED, SHARE_GROUP, UN
 from sexton.coordinator.profile import LOADED, Profile
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
-from sexton.kernels.columns import key_columns
+from sexton.kernels.checkpoint.tables import PRODUCER_COLUMNS, VALUE_COLUMNS
 from sexton.kernels.group_records import GroupRecords, replay_group_records
 from sexton.kernels.layout import FoldState, Int64s
 from sexton.kernels.load_stats import LoadStats, load_profile, load_stats
 from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.slow_path import UndecodableRows, keep_undecodable
 from sexton.kernels.sorted_rows import SortedRows, sort_rows
-from sexton.tables import TABLES
 
-
-def _schema(table: str, *without: str) -> pa.Schema:
-    """The columns of a table of `sexton.tables`, in its order, without run columns, admin snapshot columns and a few
-    others."""
-    columns = (column for column in TABLES[table].columns if column.known_from != "admin_snapshots")
-    return pa.schema([column.field for column in columns if column.name not in without])
-
-
-_OFFSET_SCHEMA = _schema("committed_offsets", "log_partition")
-_GROUP_SCHEMA = _schema(
+_OFFSET_SCHEMA = cols.log_schema("committed_offsets", "log_partition")
+_GROUP_SCHEMA = cols.log_schema(
     "groups", "offset_count", "pending_count", "has_open_transaction", "home_log_partition", "log_partition"
 )
-_MEMBER_SCHEMA = _schema("members")
-_UNDECODABLE_SCHEMA = _schema("undecodable_records", "log_partition").append(pa.field("log_partition", pa.int32()))
-_TRANSACTION_SCHEMA = _schema("open_transactions", "log_partition")
+_MEMBER_SCHEMA = cols.log_schema("members")
+_UNDECODABLE_SCHEMA = cols.log_schema("undecodable_records", "log_partition")
+_TRANSACTION_SCHEMA = cols.log_schema("open_transactions", "log_partition")
 TOMBSTONE_SCHEMA = pa.schema(
     [
         ("group_id", pa.string()),
@@ -152,11 +143,11 @@ def join(buckets: Sequence[FinishedFold], *, log_partition: int, endless: Endles
     is_loaded = profile["load_outcome"][0].as_py() == LOADED
     unloads = [name for each in buckets for name in each.unexpected_unloads] if is_loaded else []
     undecodable = _in_log_order([item for each in buckets for item in each.undecodable])
-    where = {"log_partition": log_partition}
+    rows = _from_rows([asdict(row) for _, row in undecodable], _UNDECODABLE_SCHEMA)
     return {
         "load_profile": profile.append_column("unexpected_unloads", pa.array([len(unloads)])),
         "open_transactions": _of_log_partition(_joined_transactions(buckets), log_partition),
-        "undecodable_records": _from_rows([{**row.to_row(), **where} for _, row in undecodable], _UNDECODABLE_SCHEMA),
+        "undecodable_records": _of_log_partition(rows, log_partition),
         "unexpected_unloads": pa.table({"group_id": pa.array(unloads, pa.string())}),
     }
 
@@ -240,26 +231,16 @@ def _offset_rows(state: FoldState, keys: Int64s, values: Int64s, *, log_offset: 
     """The offsets in `values` for the matching rows of `keys`; the log_offset is in the column `log_offset`."""
     if not len(keys):
         return _OFFSET_SCHEMA.empty_table()
-    numbers = {
-        "committed_offset": L.COMMITTED,
-        "leader_epoch": L.LEADER_EPOCH,
-        "commit_timestamp_ms": L.COMMIT_MS,
-        "expire_timestamp_ms": L.EXPIRE_MS,
-        "log_offset": log_offset,
-    }
+    numbers = {name: at for name, at in VALUE_COLUMNS.items() if name in _OFFSET_SCHEMA.names}
+    absent = {"leader_epoch": -1, "expire_timestamp_ms": L.NONE}
     columns = {
-        **_named(state, keys),
-        **cols.numbers(values, numbers, absent={"leader_epoch": -1, "expire_timestamp_ms": L.NONE}),
+        **cols.named_keys(state, keys),
+        **cols.numbers(values, {**numbers, "log_offset": log_offset}, absent=absent),
         "metadata": cols.strings(state.text_bytes, values[:, L.TEXT_AT], values[:, L.TEXT_SIZE]).cast(pa.string()),
         "topic_id": cols.topic_ids(values[:, L.TOPIC_ID_HIGH], values[:, L.TOPIC_ID_LOW]).cast(pa.string()),
         "producer_id": pa.array(producer_ids),
     }
     return pa.table(columns, schema=_OFFSET_SCHEMA)
-
-
-def _named(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:
-    named = key_columns(state, keys)
-    return {**named, "group_id": named["group_id"].cast(pa.string()), "topic": named["topic"].cast(pa.string())}
 
 
 def _groups_table(state: FoldState, replay: GroupRecords, found: SortedRows) -> pa.Table:
@@ -304,19 +285,13 @@ def _open_transactions(state: FoldState, rows: Int64s) -> pa.Table:
     holders = pa.table(
         {
             "producer_id": pa.array(state.producers[pending[:, L.PENDING_PRODUCER], L.P_ID]),
-            "group_id": _named(state, state.keys[pending[:, L.PENDING_KEY]])["group_id"],
+            "group_id": cols.named_keys(state, state.keys[pending[:, L.PENDING_KEY]])["group_id"],
         }
     )
     held: dict[int, list[str]] = {}
     for row in holders.group_by(["producer_id", "group_id"]).aggregate([]).sort_by("group_id").to_pylist():
         held.setdefault(row["producer_id"], []).append(row["group_id"])
-    columns = {
-        "producer_id": L.P_ID,
-        "producer_epoch": L.P_EPOCH,
-        "first_log_offset": L.P_FIRST,
-        "last_log_offset": L.P_LAST,
-        "first_timestamp_ms": L.P_FIRST_MS,
-    }
+    columns = {name: at for name, at in PRODUCER_COLUMNS.items() if name in _TRANSACTION_SCHEMA.names}
     return pa.table(
         {
             **cols.numbers(producers, columns),

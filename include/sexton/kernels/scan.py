@@ -95,16 +95,7 @@ def new_batch_counters() -> Any:
 
 def add_batch_counters(left: Any, right: Any) -> None:
     """Add the counters of what follows in the log to `left`."""
-    for count in (
-        L.READ_BYTES,
-        L.READ_BATCHES,
-        L.READ_FUTURE,
-        L.READ_MAGIC_0,
-        L.READ_MAGIC_1,
-        L.READ_LEFT_OUT,
-        L.READ_LEFT_OUT_VALUES,
-    ):
-        left[count] += right[count]
+    left[L.READ_ADDED] += right[L.READ_ADDED]
     for largest in (L.READ_LARGEST, L.READ_MAX_MS):
         left[largest] = max(left[largest], right[largest])
     if left[L.READ_FIRST] < 0:

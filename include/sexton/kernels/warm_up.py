@@ -17,7 +17,6 @@ from sexton.kernels.encode_keys import encode_keys
 from sexton.kernels.fold import PartialFold, fold_task, merge, read_only
 from sexton.kernels.growth import move_texts, reserve
 from sexton.kernels.merge import prune_dead
-from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.results import finish
 from sexton.log.batch import encode_batch
 from sexton.log.codec import LZ4, NONE, SNAPPY, ZSTD
@@ -55,18 +54,11 @@ def warm_up() -> None:
         left = PartialFold.read_parquet(Folder(folder))
     fold = merge(left, PartialFold.from_bytes(right.to_bytes()))
     state = prune_dead(merge(PartialFold.empty(), fold).state)
-    state = reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1 << 12), sizes={})
+    state = reserve(state, dict.fromkeys(L.ROW_TABLES, 1 << 12))
     move_texts(state, np.empty_like(state.text_bytes))
     finish(fold, log_partition=0, partition_count=1)
     with TemporaryDirectory() as folder:
-        divider = Divider(
-            cap_bytes=len(log),
-            as_of_ms=None,
-            taken_at_ms=None,
-            profile=NEWEST,
-            is_prefix=True,
-            state=new_state_of(NEWEST),
-        )
+        divider = Divider(PartialFold.empty(is_prefix=True), cap_bytes=len(log))
         divider.divide_into(["g"], Path(folder))
         divider.fold_slice(read_only(log), span)
         fold_bucket(divider.buckets[:1], divider.finish(), is_first=True)

@@ -19,7 +19,7 @@ from sexton.jit.compiled import compiled
 from sexton.jit.memory import be16, be32, hash_bytes, hash_pair, pointer
 from sexton.kernels import layout as L
 from sexton.kernels import scan
-from sexton.kernels.decoding import read_varint, read_varlong
+from sexton.kernels.decoding import read_head, read_varint
 from sexton.kernels.fold import NO_INSTANT, read_only
 from sexton.kernels.inflate import inflate_blocks
 from sexton.kernels.layout import Bytes, Int64s, batches_of
@@ -52,14 +52,7 @@ def _fingerprints(source: Any, arena_bytes: Any, batch_rows: Any, secret_1: int,
         )
         pos, end = batches[row, L.B_BODY], batches[row, L.B_BODY_END]
         for _ in range(batches[row, L.B_COUNT]):
-            size, at = read_varint(data, pos, end)
-            stop = at + size
-            if at < 0 or size < 1 or stop > end:
-                break
-            shift_ms, at = read_varlong(data, at + 1, stop)
-            if at < 0:
-                break
-            delta, at = read_varint(data, at, stop)
+            stop, shift_ms, delta, at = read_head(data, pos, end)
             if at < 0:
                 break
             time_ms = batches[row, L.B_BASE_MS] + shift_ms
@@ -89,17 +82,10 @@ def _find(
         data = inflated if batches[row, L.B_SOURCE] == L.IN_ARENA else in_place
         pos, end = batches[row, L.B_BODY], batches[row, L.B_BODY_END]
         for _ in range(batches[row, L.B_COUNT]):
-            size, at = read_varint(data, pos, end)
-            stop = at + size
-            if at < 0 or size < 1 or stop > end:
+            stop, shift_ms, delta, at = read_head(data, pos, end)
+            if at < 0:
                 break
             pos = stop
-            shift_ms, at = read_varlong(data, at + 1, stop)
-            if at < 0:
-                break
-            delta, at = read_varint(data, at, stop)
-            if at < 0:
-                break
             key_size, key = read_varint(data, at, stop)
             if key < 0 or key_size < 4 or key + key_size > stop:
                 continue

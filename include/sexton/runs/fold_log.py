@@ -41,7 +41,6 @@ from sexton.kernels.divide import MAX_BUCKETS, BucketLog, Divider, fold_bucket
 from sexton.kernels.fold import PartialFold, fold_task, merge_all, read_only
 from sexton.kernels.growth import reserve, size_bytes, used_part
 from sexton.kernels.layout import Bytes, FoldState
-from sexton.kernels.profile_flags import new_state_of
 from sexton.log.segment import WHOLE_LOG, FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold, can_divide
 from sexton.runs.choose_profile import ProfileEvidence, joined
@@ -456,15 +455,9 @@ def _divide(work: _FoldWork) -> _Divided:
     """Divide the records of neighbouring log ranges by group id."""
     assert work.folder is not None, "a place for the pieces"
     work.folder.mkdir(parents=True, exist_ok=True)
-    first, profile, files = work.tasks[0], profile_of(work.profile), _Files(filesystem(work.uri)[0])
-    divider = Divider(
-        cap_bytes=work.cap_bytes,
-        as_of_ms=work.as_of_ms,
-        taken_at_ms=work.taken_at_ms,
-        profile=profile,
-        is_prefix=first.index == 0,
-        state=new_state_of(profile),
-    )
+    first, files = work.tasks[0], _Files(filesystem(work.uri)[0])
+    start = PartialFold.empty(profile=profile_of(work.profile), is_prefix=first.index == 0)
+    divider = Divider(start, cap_bytes=work.cap_bytes, as_of_ms=work.as_of_ms, taken_at_ms=work.taken_at_ms)
     divider.divide_into(work.bounds, work.folder)
     spans = (replace(span, taken_at_ms=_taken_at_ms(files.fs, span)) for task in work.tasks for span in task.slices)
     for span in spans:
@@ -574,7 +567,7 @@ def _spans(partial: _Partial, ids: GroupRange) -> list[tuple[GroupRange, _Span]]
 def _with_space(work: _MergeWork, rest: PartialFold) -> PartialFold:
     """The fold `rest`, with capacity for the expected keys of the bucket."""
     rows = sum(span.rows for partial in work.partials for _, span in _spans(partial, work.ids))
-    return replace(rest, state=reserve(rest.state, rows={"keys": min(rows, settings().bucket_keys)}, sizes={}))
+    return replace(rest, state=reserve(rest.state, {"keys": min(rows, settings().bucket_keys)}))
 
 
 def _unpacked(partial: _Partial, span: _Span, data: bytes, *, is_indexed: bool = True) -> PartialFold:

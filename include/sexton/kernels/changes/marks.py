@@ -8,7 +8,7 @@ from typing import Any
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import be16, pointer
 from sexton.kernels import layout as L
-from sexton.kernels.decoding import read_varint, read_varlong
+from sexton.kernels.decoding import read_head, read_varint
 from sexton.kernels.layout import batches_of
 
 HAS_REMOVAL, BEGINS_WITH_REMOVAL = 1, 2
@@ -36,14 +36,7 @@ def _marks(data: Any, pos: int, end: int, count: int) -> int:
     """Both marks where the records cannot be read plainly."""
     found = 0
     for record in range(count):
-        size, at = read_varint(data, pos, end)
-        if at < 0 or size < 1 or size > end - at:
-            return HAS_REMOVAL | BEGINS_WITH_REMOVAL
-        pos = at + size
-        _, at = read_varlong(data, at + 1, pos)
-        if at < 0:
-            return HAS_REMOVAL | BEGINS_WITH_REMOVAL
-        _, at = read_varint(data, at, pos)
+        pos, _, _, at = read_head(data, pos, end)
         if at < 0:
             return HAS_REMOVAL | BEGINS_WITH_REMOVAL
         key_size, at = read_varint(data, at, pos)

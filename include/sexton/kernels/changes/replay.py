@@ -6,7 +6,7 @@ from the rows of both folds (value_changes). The cost is folding the interval, p
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,16 +21,21 @@ from sexton.kernels import scan
 from sexton.kernels.changes.marks import BEGINS_WITH_REMOVAL, HAS_REMOVAL, mark_removals
 from sexton.kernels.changes.state_view import StateView
 from sexton.kernels.changes.value_changes import SCHEMA, set_rows
-from sexton.kernels.fold import NO_INSTANT, FoldBuilder, PartialFold, add_undecodable, frames_of, read_only
+from sexton.kernels.fold import (
+    COMPILED_FORMAT,
+    NO_INSTANT,
+    FoldBuilder,
+    PartialFold,
+    batch_of,
+    frames_of,
+    read_only,
+)
 from sexton.kernels.layout import Bytes, Int64s
-from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.slow_path import read_slowly
-from sexton.log import framing
 from sexton.log.batch import Batch, Record, read_frame, read_records
 from sexton.log.headers import batch_headers, is_batch
 from sexton.log.segment import SegmentSlice
 
-_COMPILED_FORMAT = 2
 ORDER = [("group_id", "ascending"), ("topic", "ascending"), ("partition", "ascending"), ("log_offset", "ascending")]
 
 
@@ -50,22 +55,11 @@ def changes_between(
     `start` are passed over, those from `cut` on are not read (None: to the end). Without `start` the interval begins
     where the log partition does. `start` is a fold of everything before, by the same profile, and stays as it is.
     """
-    first = 0 if start is None else start.end
-    state = new_state_of(profile) if start is None else start.copy().state
-    changer = _Changer(
-        cap_bytes=cap_bytes,
-        as_of_ms=None,
-        taken_at_ms=None,
-        profile=profile,
-        is_prefix=False,
-        state=state,
-        undecodable=[] if start is None else list(start.undecodable),
-        known=known,
-        first=first,
-        cut=cut,
-        next_offset=first,
-        view=StateView(profile, state),
-    )
+    first, fold = 0, PartialFold.empty(profile=profile)
+    if start is not None:
+        first, fold = start.end, replace(start.copy(), batch_counters=fold.batch_counters, is_prefix=False)
+    view = StateView(profile, fold.state)
+    changer = _Changer(fold, cap_bytes=cap_bytes, known=known, first=first, cut=cut, next_offset=first, view=view)
     for data, span in zip(datas, slices, strict=True):
         if not changer.fold_slice(read_only(data), span):
             break
@@ -91,6 +85,7 @@ class _Changer(FoldBuilder):
 
     known: ChangeEvidence
     first: int
+    cut: int | None
     next_offset: int
     view: StateView
     is_dense: bool = True
@@ -104,9 +99,9 @@ class _Changer(FoldBuilder):
         for frames in frames_of(data, span, self._frames):
             row, end = self._span(data, frames)
             while row < end:
-                if self.profile.newest_format >= _COMPILED_FORMAT:
+                if self.fold.profile.newest_format >= COMPILED_FORMAT:
                     filled, row, _ = scan.open_batches(
-                        data, frames, row, end, NO_INSTANT, NO_INSTANT, self.batch_counters, self._batches
+                        data, frames, row, end, NO_INSTANT, NO_INSTANT, self.fold.batch_counters, self._batches
                     )
                     self._fold_batches(data, self._batches[:filled])
                 if row < end:
@@ -152,7 +147,7 @@ class _Changer(FoldBuilder):
         while at < len(batches):
             if marks[at] & HAS_REMOVAL or (self.held.removals and marks[at] & BEGINS_WITH_REMOVAL):
                 self.is_dense = bool(dense[at])
-                self.fold_slowly(_batch_of(data, batches[at]), folded=0)
+                self.fold_slowly(batch_of(data, batches[at]), folded=0)
                 at += 1
                 continue
             self.flush()
@@ -178,13 +173,10 @@ class _Changer(FoldBuilder):
             self.flush()
             FoldBuilder.fold_slowly(self, batch, folded=folded)
             return
-        parts = list(read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile))
-        is_whole = self.is_dense and not self.undecodable and not any(part.undecodable for part in parts)
+        parts = list(read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.fold.profile))
+        is_whole = self.is_dense and not self.fold.undecodable and not any(part.undecodable for part in parts)
         for part in parts:
-            self.state.counts[L.SEEN_RECORDS] += part.unfolded_records
-            for number in part.unknown_types:
-                self.state.unknown_types[number & 0xFFFF] += 1
-            add_undecodable(self.undecodable, self.batch_counters, part.undecodable)
+            self.count_slow_part(batch, part)
             table, arena = part.rows()
             self._take(table, arena, removals, is_whole=is_whole, is_transactional=batch.is_transactional)
 
@@ -201,8 +193,8 @@ class _Changer(FoldBuilder):
         log_offsets = table[:, L.B_BASE_OFFSET].tolist()
         at = 0
         while at < len(log_offsets):
-            removal = removals.get(log_offsets[at])
-            if not self._goes_on(removal):
+            removal, held = removals.get(log_offsets[at]), self.held.removals
+            if removal is None or not held or not continues(held[-1], removal):
                 self.flush()
             stop = at + 1
             if removal is None:
@@ -210,7 +202,10 @@ class _Changer(FoldBuilder):
                     stop += 1
                 self._loop_again(table[at:stop], arena)
             else:
-                self._hold(removal, is_whole=is_whole, is_transactional=is_transactional)
+                if not self.held.removals:
+                    self.held.is_transactional = is_transactional
+                self.held.is_whole &= is_whole
+                self.held.removals.append(removal)
                 self.held.runs.append((table[at:stop], arena))
             at = stop
 
@@ -218,30 +213,21 @@ class _Changer(FoldBuilder):
         found = {}
         for record in read_records(batch, cap_bytes=self.cap_bytes):
             if isinstance(record, Record):
-                removal = removal_of(batch, record, self.profile)
+                removal = removal_of(batch, record, self.fold.profile)
                 if removal is not None:
                     found[record.log_offset] = removal
         return found
-
-    def _goes_on(self, removal: TombstoneRecord | None) -> bool:
-        return removal is not None and bool(self.held.removals) and continues(self.held.removals[-1], removal)
-
-    def _hold(self, removal: TombstoneRecord, *, is_whole: bool, is_transactional: bool) -> None:
-        if not self.held.removals:
-            self.held.is_transactional = is_transactional
-        self.held.is_whole &= is_whole
-        self.held.removals.append(removal)
 
     def flush(self) -> None:
         """Judge the pending write, and fold it."""
         held, self.held = self.held, _Held()
         if not held.removals:
             return
-        self.view.state = self.state
-        if not takes_pending_alone(held.is_transactional, self.profile):
+        self.view.state, profile = self.state, self.fold.profile
+        if not takes_pending_alone(held.is_transactional, profile):
             is_whole = held.is_whole and not self.view.has_failed
             write = Write(removals=tuple(held.removals), is_whole=is_whole)
-            found = changes_of_write(write, self.view, self.known, self.profile)
+            found = changes_of_write(write, self.view, self.known, profile)
             self.rows += found
             self.gone += [self.view.rows[row.key] for row in found]
         for table, arena in _joined(held.runs):
@@ -256,9 +242,3 @@ def _joined(runs: list[tuple[Int64s, Bytes]]) -> Iterable[tuple[Int64s, Bytes]]:
         if number + 1 == len(runs) or runs[number + 1][1] is not arena:
             yield np.concatenate(tables), arena
             tables = []
-
-
-def _batch_of(data: Bytes, row: Int64s) -> Batch:
-    batch = read_frame(data.data, [framing.GOOD, *row[[L.B_POSITION, L.B_SIZE]].tolist(), 0])
-    assert isinstance(batch, Batch), "the scan took it for a batch"
-    return batch

@@ -8,19 +8,10 @@ import pyarrow as pa
 from sexton.coordinator.changes.model import ChangeEvidence, restored_by
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
-from sexton.kernels.columns import key_columns
 from sexton.kernels.layout import FoldState
-from sexton.tables import TABLES
 from sexton.tables.change_causes import ChangeKind
 
-SCHEMA = pa.schema(
-    [
-        field
-        for field in TABLES["offset_changes"].arrow_schema(with_run=False, origin="log")
-        if field.name != "log_partition"
-    ]
-)
-"""The columns of offset_changes that the log fills, without the log partition's and the run's."""
+SCHEMA = cols.log_schema("offset_changes", "log_partition")
 
 
 def set_rows(start: FoldState | None, end: FoldState, gone: Sequence[int], known: ChangeEvidence) -> pa.Table:
@@ -43,25 +34,16 @@ def set_rows(start: FoldState | None, end: FoldState, gone: Sequence[int], known
             values[was_there] = start.keys[found[was_there], column]
         return pa.array(values, pa.int64(), mask=~was_there)
 
-    names = key_columns(end, end.keys[found])
-    columns = cols.numbers(
-        keys, {"committed_offset": L.COMMITTED, "log_offset": L.LOG_OFFSET, "timestamp_ms": L.COMMIT_MS}
-    )
-    rows_of = {name: column.cast(SCHEMA.field(name).type) for name, column in names.items()}
+    new = {"new_committed_offset": L.COMMITTED, "log_offset": L.LOG_OFFSET, "timestamp_ms": L.COMMIT_MS}
     table = pa.table(
         {
-            **rows_of,
+            **{field.name: pa.nulls(len(found), field.type) for field in SCHEMA},
+            **cols.named_keys(end, keys),
+            **cols.numbers(keys, new),
             "old_committed_offset": of_start(L.COMMITTED),
-            "new_committed_offset": columns["committed_offset"],
             "kind": pa.repeat(pa.scalar(ChangeKind.SET.value), len(found)),
-            "candidates": pa.nulls(len(found), SCHEMA.field("candidates").type),
-            "by_plan_id": pa.nulls(len(found), pa.string()),
-            "log_offset": columns["log_offset"],
-            "timestamp_ms": columns["timestamp_ms"],
             "old_log_offset": of_start(L.LOG_OFFSET),
             "old_commit_timestamp_ms": of_start(L.COMMIT_MS),
-            "due_at_ms": pa.nulls(len(found), pa.int64()),
-            "evidence": pa.nulls(len(found), pa.string()),
         },
         schema=SCHEMA,
     )

@@ -8,10 +8,9 @@ Damaged tables raise DamagedFold. Compiled code never uses an index or a length 
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,6 +31,7 @@ from sexton.kernels.checkpoint.tables import (
     Tables,
     no_rows,
 )
+from sexton.kernels.columns import value_spans
 from sexton.kernels.growth import reserve
 from sexton.kernels.index import (
     add_group,
@@ -42,12 +42,10 @@ from sexton.kernels.index import (
     producer_row,
     put_slot,
 )
-from sexton.kernels.layout import Bytes, FoldState, Int64s, view_of
+from sexton.kernels.layout import FoldState, Int64s, sealed, view_of
 from sexton.kernels.pending_rows import add_pending, relink_leaks, store_text
 from sexton.kernels.profile_flags import group_types_of, new_state_of
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
-
-_Number = TypeVar("_Number", np.int64, np.uint8)
 
 _SLACK_ROWS, _SLACK_BYTES = 256, 1 << 16
 """Spare space of a restored fold before it first grows."""
@@ -72,15 +70,15 @@ def from_tables(
     state = _empty_state(tables, profile)
     groups, keys, producers, pending = (tables[name] for name in ("groups", "keys", "producers", "pending"))
     refused = _restore_groups(
-        state, *_spans_of(groups, "group_id"), _ints(groups, "last_value_log_offset"), _ints(groups, "commits")
+        state, *value_spans(groups["group_id"]), _ints(groups, "last_value_log_offset"), _ints(groups, "commits")
     )
     _refuse("groups", refused, "a group that is there twice")
     refused = _restore_keys(
         state,
-        *_spans_of(keys, "group_id"),
-        *_spans_of(keys, "topic"),
+        *value_spans(keys["group_id"]),
+        *value_spans(keys["topic"]),
         _ints(keys, "partition"),
-        *_spans_of(keys, "metadata"),
+        *value_spans(keys["metadata"]),
         is_indexed,
     )
     _refuse("keys", refused, "a key that is there twice, or of a group that is not there")
@@ -90,11 +88,11 @@ def from_tables(
     refused = _restore_pending(
         state,
         *(_ints(pending, name) for name in ("key", "producer_id", "value_count")),
-        *_spans_of(pending, "metadata"),
+        *value_spans(pending["metadata"]),
     )
     _refuse("pending", refused, "a value that is there twice, or of a producer that has nothing open")
     _fill(state.pending, pending, PENDING_COLUMNS)
-    _restore_leaks(state)
+    relink_leaks(state)
     _restore_records(state, tables["group_records"])
     _refuse("group_records", _misfit_record(state, group_types_of(profile)), "no record of its group")
     for at, number in numbers.items():
@@ -108,25 +106,20 @@ def from_tables(
 def _empty_state(tables: Tables, profile: Profile) -> FoldState:
     """A state with space for the rows of `tables`, and for a few more."""
     keys, pending, records = tables["keys"], tables["pending"], tables["group_records"]
-    rows = {
+    key_bytes = _size(keys, "group_id") + _size(keys, "topic") + 8 * keys.num_rows
+    needed = {
         "keys": keys.num_rows,
         "groups": tables["groups"].num_rows,
         # a transaction that Kafka 4.0.0 takes for open may be of a producer that has nothing else
         "producers": tables["producers"].num_rows + pending.num_rows,
         "pending": pending.num_rows,
         "records": records.num_rows,
-    }
-    key_bytes = _size(keys, "group_id") + _size(keys, "topic") + 8 * keys.num_rows
-    sizes = {
         "key_bytes": key_bytes + _size(tables["groups"], "group_id"),
         "text_bytes": _size(keys, "metadata") + _size(pending, "metadata"),
         "record_bytes": _size(records, "key") + _size(records, "value"),
     }
-    return reserve(
-        new_state_of(profile, keys=16),
-        rows={name: count + _SLACK_ROWS for name, count in rows.items()},
-        sizes={name: count + _SLACK_BYTES for name, count in sizes.items()},
-    )
+    slack = dict.fromkeys(L.ROW_TABLES, _SLACK_ROWS) | dict.fromkeys(L.ARENAS, _SLACK_BYTES)
+    return reserve(new_state_of(profile, keys=16), {name: count + slack[name] for name, count in needed.items()})
 
 
 def _refuse(table: str, row: int, what: str) -> None:
@@ -169,24 +162,12 @@ def _count(number: int | None, *, is_stamp: bool = False) -> int:
     return number
 
 
-def _column(table: pa.Table, name: str) -> pa.Array:
-    column = table[name]
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
-
-
 def _ints(table: pa.Table, name: str) -> Int64s:
     """A column of numbers, NONE where it is NULL, read-only."""
-    column = _column(table, name)
+    column = table[name].combine_chunks()
     filled = pc.fill_null(column, L.NONE) if column.null_count else column
     numbers: Int64s = np.asarray(filled).astype(np.int64, copy=False)
-    return _read_only(numbers)
-
-
-def _read_only(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """A read-only view: compiled functions are compiled for one kind of array."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
+    return sealed(numbers)
 
 
 def _fill(target: Int64s, table: pa.Table, names: Mapping[str, int]) -> None:
@@ -198,22 +179,8 @@ def _fill(target: Int64s, table: pa.Table, names: Mapping[str, int]) -> None:
             rows[:, column] = numbers[start : start + _FILLED_ROWS]
 
 
-def _spans_of(table: pa.Table, name: str) -> tuple[Int64s, Bytes]:
-    """Ends of the values of a string or binary column, with a 0 before, and their bytes; both read-only."""
-    column = _column(table, name).cast(pa.large_binary())
-    if len(column) == 0:
-        return _read_only(np.zeros(1, np.int64)), _read_only(np.zeros(1, np.uint8))
-    _, ends, data = column.buffers()
-    first, count = column.offset, len(column) + 1
-    has_bytes = data is not None and data.size
-    return (
-        _read_only(np.frombuffer(ends, np.int64, first + count)[first:]),
-        _read_only(np.frombuffer(data, np.uint8) if has_bytes else np.zeros(1, np.uint8)),
-    )
-
-
 def _size(table: pa.Table, name: str) -> int:
-    ends, _ = _spans_of(table, name)
+    ends, _ = value_spans(table[name])
     return int(ends[-1] - ends[0])
 
 
@@ -338,20 +305,15 @@ def _misfit_record(arrays: FoldState, group_types: Any) -> int:
     return -1
 
 
-@compiled
-def _restore_leaks(arrays: FoldState) -> None:
-    relink_leaks(view_of(arrays))
-
-
 def _restore_records(state: FoldState, table: pa.Table) -> None:
     count = table.num_rows
-    (key_ends, keys), (value_ends, values) = _spans_of(table, "key"), _spans_of(table, "value")
+    (key_ends, keys), (value_ends, values) = value_spans(table["key"]), value_spans(table["value"])
     key_sizes, value_sizes = np.diff(key_ends), np.diff(value_ends)
     records = state.records[:count]
     for name, column in RECORD_COLUMNS.items():
         records[:, column] = _ints(table, name)
     records[:, L.R_KEY_SIZE] = key_sizes
-    records[:, L.R_VALUE_SIZE] = np.where(np.asarray(_column(table, "value").is_null()), -1, value_sizes)
+    records[:, L.R_VALUE_SIZE] = np.where(np.asarray(table["value"].is_null()), -1, value_sizes)
     sizes = key_sizes + value_sizes
     records[:, L.R_AT] = np.cumsum(sizes) - sizes
     for row in range(count):

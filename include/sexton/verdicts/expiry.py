@@ -85,9 +85,13 @@ def under_block(verdicts: pa.Table, block: SweepBlock | None, *, now_ms: int) ->
         ("broker_expires_at_ms", pa.scalar(None, pa.int64())),
         ("changes_by", "sweep_unblocked"),
     ):
-        column = pc.if_else(is_on, blocked, verdicts[name])
-        verdicts = verdicts.set_column(verdicts.column_names.index(name), name, column)
+        verdicts = with_column(verdicts, name, pc.if_else(is_on, blocked, verdicts[name]))
     return verdicts
+
+
+def with_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """`table` with other values in a column."""
+    return table.set_column(table.column_names.index(name), name, values)
 
 
 def judge_unblocked(
@@ -158,8 +162,7 @@ def judge_unblocked(
             "base_timestamp_ms": pa.array(base, pa.int64(), mask=explicit),
             "changes_by": _TURNED_BY.take(pa.array(turned_by)),
             "left_topic": pa.array(left),
-        },
-        schema=_VERDICTS,
+        }
     )
 
 
@@ -204,29 +207,40 @@ def plan(
     """
     numbers = pa.array(np.arange(offsets.num_rows), pa.int64())
     going = offsets.select([*KEY, "log_offset", "committed_offset"]).append_column("target_row", numbers)
-    going, kept = going.filter(expires), offsets["group_id"].filter(pc.invert(expires))
+    going = going.rename_columns([*KEY, "target_log_offset", "target_committed_offset", "target_row"]).filter(expires)
+    kept = offsets["group_id"].filter(pc.invert(expires))
     is_bare = pc.invert(pc.is_in(groups["group_id"], value_set=kept.combine_chunks()))
     gone = groups.filter(pc.and_(is_bare, deleted_when_bare(groups, offsets["group_id"], profile)))
-    classic = gone.filter(pc.equal(gone["group_type"], "Classic"))["group_id"]
+    classic = gone.filter(pc.equal(gone["group_type"], "Classic")).select(["group_id"])
     others = gone.filter(pc.not_equal(gone["group_type"], "Classic"))["group_id"]
     own = group_tombstones.filter(pc.is_in(group_tombstones["group_id"], value_set=others.combine_chunks()))
+    # the records of a group come after its offsets, in the coordinator's order
     rows = pa.concat_tables(
         [
-            _rows(profile.offset_key_type, going["group_id"], going, cause="broker_retention"),
-            _rows(2, classic, None, cause="group_empty"),
-            _rows(own["record_type"], own["group_id"], None, cause="group_empty", own=own),
-        ]
+            _of_all(going, record_type=profile.offset_key_type, cause="broker_retention", ordinal=-1),
+            _of_all(classic, record_type=2, cause="group_empty", ordinal=0),
+            _of_all(own, cause="group_empty"),
+        ],
+        promote_options="default",
     )
-    return rows.take(pa.array(_in_order(rows))).drop_columns(["rank"])
+    return rows.take(pa.array(_in_order(rows))).select(_PLANNED)
+
+
+def _of_all(table: pa.Table, **values: int | str) -> pa.Table:
+    """`table` with columns that have the same value in all rows."""
+    for name, value in values.items():
+        kind = pa.string() if isinstance(value, str) else pa.int32()
+        table = table.append_column(name, pa.repeat(pa.scalar(value, kind), table.num_rows))
+    return table
 
 
 def _in_order(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """The rows by group_id, rank, topic and partition.
+    """The rows by group_id, ordinal, topic and partition.
 
     Sorted by number: rows of a log partition are mostly in this order already, and a sort by number then has little to
     do.
     """
-    first = _ranks(rows["group_id"]) << 32 | np.asarray(rows["rank"]) + 1
+    first = _ranks(rows["group_id"]) << 32 | np.asarray(rows["ordinal"]) + 1
     then = _ranks(rows["topic"]) << 32 | _int64(rows["partition"]) + (1 << 31)
     order = np.argsort(first, kind="stable")
     if ((np.diff(first[order]) == 0) & (np.diff(then[order]) < 0)).any():
@@ -341,19 +355,10 @@ _TURNED_BY = pa.array(
         "commit",
     ]
 )
-_VERDICTS = pa.schema(
-    [
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("broker_verdict", pa.string()),
-        ("broker_reason", pa.string()),
-        ("broker_expires_at_ms", pa.int64()),
-        ("base_timestamp_ms", pa.int64()),
-        ("changes_by", pa.string()),
-        ("left_topic", pa.bool_()),
-    ]
-)
+_PLANNED = [
+    *("record_type", "group_id", "topic", "partition", "member_id", "regular_expression", "cause"),
+    *("target_log_offset", "target_committed_offset", "target_row"),
+]
 
 
 def _first_of(*conditions: Mask) -> npt.NDArray[np.int8]:
@@ -387,37 +392,3 @@ def _contains(needles: pa.Table, rows: pa.Table) -> Mask:
         hits = numbered.join(needles, keys=rows.column_names, join_type="left semi")
         found[np.asarray(hits["row"])] = True
     return found
-
-
-def _rows(
-    record_type: int | pa.Array,
-    group_id: pa.Array,
-    targets: pa.Table | None,
-    *,
-    cause: str,
-    own: pa.Table | None = None,
-) -> pa.Table:
-    """Tombstone rows of one kind; `rank` puts the records of a group after its offsets, in the coordinator's order."""
-    count = len(group_id)
-
-    def column(source: pa.Table | None, name: str, kind: pa.DataType) -> pa.Array:
-        return pa.nulls(count, kind) if source is None else source[name].cast(kind)
-
-    ordinal = pa.repeat(pa.scalar(-1 if targets is not None else 0, pa.int32()), count)
-    return pa.table(
-        {
-            "record_type": pa.repeat(pa.scalar(record_type, pa.int32()), count)
-            if isinstance(record_type, int)
-            else record_type.cast(pa.int32()),
-            "group_id": group_id.cast(pa.string()),
-            "topic": column(targets, "topic", pa.string()),
-            "partition": column(targets, "partition", pa.int32()),
-            "member_id": column(own, "member_id", pa.string()),
-            "regular_expression": column(own, "regular_expression", pa.string()),
-            "cause": pa.repeat(pa.scalar(cause), count),
-            "target_log_offset": column(targets, "log_offset", pa.int64()),
-            "target_committed_offset": column(targets, "committed_offset", pa.int64()),
-            "target_row": column(targets, "target_row", pa.int64()),
-            "rank": ordinal if own is None else own["ordinal"].cast(pa.int32()),
-        }
-    )

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
-from sexton.verdicts.expiry import KEY, judge_unblocked
+from sexton.verdicts.expiry import KEY, judge_unblocked, with_column
 
 UNKNOWN = "unknown"
 BETWEEN_SNAPSHOTS, OVERDUE, NOT_ANSWERED = "between_snapshots", "overdue", "not_answered"
@@ -43,7 +43,7 @@ def judge_between(
     earlier end), changes_by and left_topic.
     """
     judge = partial(judge_unblocked, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
-    earliest, latest = at_earliest(offsets, groups), at_latest(offsets, groups)
+    earliest, latest = _at(offsets, groups, "after", -CLOCK_SLACK_MS), at_latest(offsets, groups)
     unstable = offsets["is_unstable"]
     low = judge(*earliest, offsets.filter(pc.fill_null(unstable, False)).select(KEY))
     high = judge(*latest, offsets.filter(pc.fill_null(unstable, True)).select(KEY))
@@ -72,11 +72,6 @@ def judge_between(
     )
 
 
-def at_earliest(offsets: pa.Table, groups: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The tables with every instant as early as possible."""
-    return _at(offsets, groups, "after", -CLOCK_SLACK_MS)
-
-
 def at_latest(offsets: pa.Table, groups: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The tables with every instant as late as admin snapshots allow."""
     return _at(offsets, _all_subscribed(offsets, groups), "by", CLOCK_SLACK_MS)
@@ -86,16 +81,17 @@ def by_latest(verdicts: pa.Table, offsets: pa.Table) -> pa.Table:
     """Verdicts with the columns that a policy needs, by the later end: a rule takes nothing early, and no offset that
     an open transaction may hold."""
     held = pc.if_else(pc.fill_null(offsets["is_unstable"], True), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
-    return _with(verdicts, "pinned_by_producer_id", held)
+    return with_column(verdicts, "pinned_by_producer_id", held)
 
 
 def _at(offsets: pa.Table, groups: pa.Table, end: str, slack_ms: int) -> tuple[pa.Table, pa.Table]:
+    """The tables with every instant at one end of its interval: "after", the earliest, or "by", the latest."""
     committed = pc.add(pc.fill_null(offsets[f"commit_{end}_ms"], _LONG_AGO_MS), slack_ms)
     emptied = pc.add(pc.fill_null(groups[f"empty_{end}_ms"], _LONG_AGO_MS), slack_ms)
     is_empty = pc.and_(pc.equal(groups["state"], "Empty"), pc.equal(groups["group_type"], "Classic"))
     return (
-        _with(offsets, "commit_timestamp_ms", committed),
-        _with(groups, "current_state_timestamp_ms", pc.if_else(is_empty, emptied, pa.scalar(None, pa.int64()))),
+        with_column(offsets, "commit_timestamp_ms", committed),
+        with_column(groups, "current_state_timestamp_ms", pc.if_else(is_empty, emptied, pa.scalar(None, pa.int64()))),
     )
 
 
@@ -109,7 +105,7 @@ def _all_subscribed(offsets: pa.Table, groups: pa.Table) -> pa.Table:
     topics = own.group_by("group_id").aggregate([("topic", "distinct")])
     at = pc.index_in(groups["group_id"], value_set=topics["group_id"].combine_chunks()).combine_chunks()
     found = topics["topic_distinct"].combine_chunks().take(at)
-    return _with(groups, "subscribed_topics", pc.coalesce(found, groups["subscribed_topics"].combine_chunks()))
+    return with_column(groups, "subscribed_topics", pc.coalesce(found, groups["subscribed_topics"].combine_chunks()))
 
 
 def _has_earliest(offsets: pa.Table, groups: pa.Table) -> pa.Array:
@@ -122,7 +118,3 @@ def _has_earliest(offsets: pa.Table, groups: pa.Table) -> pa.Array:
     ).combine_chunks()
     emptied = pc.is_valid(groups["empty_after_ms"]).combine_chunks()
     return pc.if_else(since_empty.take(at), emptied.take(at), pc.is_valid(offsets["commit_after_ms"]).combine_chunks())
-
-
-def _with(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, values)

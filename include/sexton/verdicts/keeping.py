@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from sexton.coordinator.offsets import OffsetKey
 from sexton.policy import Policy
 from sexton.policy.field_types import FOREVER_MS
+from sexton.verdicts.expiry import KEY, with_column
 
 KEPT, DUE, NOT_KEPT, ENDED = "kept", "due", "not_kept", "ended"
 """Statuses of an offset under a hold with `keep`: not due before the second run from now; due then; not kept although
 it should have been; kept no longer."""
 ALIVE = pa.array([KEPT, DUE])
 _DONE = pa.array(["done", "raced"])
-_KEY = ("group_id", "topic", "partition")
 CLIENT_MS = ("client_commit_timestamp_ms", "client_state_timestamp_ms")
 _STEP = {"keep_at_ms": pa.int64(), "keep_outcome": pa.string(), "keep_error": pa.string()}
 
@@ -63,7 +63,7 @@ def client_times(offsets: pa.Table, groups: pa.Table, steps: KeepSteps) -> pa.Ta
     own = pa.array({key[0] for key, _ in steps.commits} | {name for name, _ in steps.states}, pa.string())
     at = pc.indices_nonzero(pc.is_in(offsets["group_id"], value_set=own))
     places = _by_group(groups, "log_offset", own)
-    for row, number in zip(offsets.select([*_KEY, "producer_id"]).take(at).to_pylist(), at.to_pylist(), strict=True):
+    for row, number in zip(offsets.select([*KEY, "producer_id"]).take(at).to_pylist(), at.to_pylist(), strict=True):
         name, topic, partition, producer_id = row.values()
         commits[number] = steps.commits.get(((name, topic, partition), producer_id))
         states[number] = steps.states.get((name, places[name])) if name in places else None
@@ -81,8 +81,8 @@ def activity_of_clients(offsets: pa.Table, groups: pa.Table, verdicts: pa.Table)
     before = pa.array([by_group.get(name) for name in groups["group_id"].to_pylist()], pa.int64())
     name = "current_state_timestamp_ms"
     return (
-        _with(offsets, "commit_timestamp_ms", pc.coalesce(commit, offsets["commit_timestamp_ms"])),
-        _with(groups, name, pc.coalesce(before, groups[name])) if by_group else groups,
+        with_column(offsets, "commit_timestamp_ms", pc.coalesce(commit, offsets["commit_timestamp_ms"])),
+        with_column(groups, name, pc.coalesce(before, groups[name])) if by_group else groups,
     )
 
 
@@ -92,7 +92,7 @@ def base_of_clients(verdicts: pa.Table, offsets: pa.Table) -> pa.Table:
     base = verdicts["base_timestamp_ms"]
     since_commit = pc.coalesce(commit, base)
     counted = pc.if_else(pc.equal(base, offsets["commit_timestamp_ms"]), since_commit, pc.coalesce(state, base))
-    return _with(verdicts, "base_timestamp_ms", counted)
+    return with_column(verdicts, "base_timestamp_ms", counted)
 
 
 def keep_columns(
@@ -160,7 +160,7 @@ def _last_steps(offsets: pa.Table, is_kept: Any, steps: KeepSteps) -> dict[str, 
     """The columns _STEP: the last attempt of each kept offset."""
     found: list[list[Any]] = [[None] * offsets.num_rows for _ in _STEP]
     numbers = pa.array(np.flatnonzero(is_kept) if steps.last else [], pa.int64())
-    for row, number in zip(offsets.select([*_KEY]).take(numbers).to_pylist(), numbers.to_pylist(), strict=True):
+    for row, number in zip(offsets.select(KEY).take(numbers).to_pylist(), numbers.to_pylist(), strict=True):
         if (step := steps.last.get(tuple(row.values()))) is not None:
             for column, value in zip(found, (step.at_ms, step.outcome, step.error), strict=True):
                 column[number] = value
@@ -170,7 +170,3 @@ def _last_steps(offsets: pa.Table, is_kept: Any, steps: KeepSteps) -> dict[str, 
 def _by_group(groups: pa.Table, name: str, own: pa.Array) -> dict[str, Any]:
     some = groups.filter(pc.is_in(groups["group_id"], value_set=own))
     return dict(zip(some["group_id"].to_pylist(), some[name].to_pylist(), strict=True))
-
-
-def _with(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, values)

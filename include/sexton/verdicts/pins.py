@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-KEY = ["group_id", "topic", "partition"]
+from sexton.verdicts.expiry import KEY
+
 Owners = Mapping[tuple[int, int], tuple[str | None, str]]
 """Transactional id and verdict of each open transaction, by log partition and producer id."""
 

@@ -6,7 +6,7 @@ the tests compare the two.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from sexton.coordinator.tombstones import GROUP_EMPTY
 from sexton.policy import CompiledPolicy, GroupInput, GroupRules, Policy
 from sexton.policy.decision import NO_RULE
 from sexton.policy.inputs import LAST_MS, TIME_REASONS, last_active_ms
-from sexton.verdicts.expiry import is_of_offset, plan
+from sexton.verdicts.expiry import is_of_offset, plan, with_column
 from sexton.verdicts.keeping import activity_of_clients
 from sexton.vocabulary import ORPHANS
 
@@ -51,7 +51,8 @@ def judge_by_policy(
     outcome = np.select([is_held, retention == _NONE, is_kept, ~is_due, is_pending], [0, 1, 2, 3, 4], 5)
     expires, is_instant = _expires_at(fates, at, since, now_ms=now_ms)
     deciders = pa.array([fate.decides for fate in fates], pa.string())
-    owners = pa.array([_owners(policy).get(fate.decides or "") for fate in fates], pa.string())
+    owner_of = {entry.name: entry.owner for entry in (*policy.holds, *policy.rules)}
+    owners = pa.array([owner_of.get(fate.decides or "") for fate in fates], pa.string())
     reasons = pa.array([fate.reason for fate in fates], pa.string())
     outcomes, numbers = pa.array(outcome), pa.array(at)
     return pa.table(
@@ -72,12 +73,11 @@ _VERDICTS = pa.array(["hold", "keep", "keep", "keep", "keep", "expire"])
 _REASONS = pa.array([None, None, None, "not_due", "pending_transaction", "expired"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
-    """The instants (from, before; None: no end) in which a retention applies; _NONE where no rule lets an offset go."""
+class _Span(NamedTuple):
+    """The first and the last instant at which a retention applies; _NONE where no rule lets an offset go."""
 
     start_ms: int
-    end_ms: int | None
+    last_ms: int
     retention_ms: int
 
 
@@ -141,8 +141,8 @@ def _fate(rules: GroupRules, orphan: str | None, *, now_ms: int) -> _Fate:
     one = span.candidate(orphan)
     spans = []
     for each in coming:
-        its = each.candidate(orphan)
-        spans.append(_Span(start_ms=each.start_ms, end_ms=each.end_ms, retention_ms=its.retention_ms if its else _NONE))
+        its, last_ms = each.candidate(orphan), LAST_MS if each.end_ms is None else each.end_ms - 1
+        spans.append(_Span(each.start_ms, last_ms, its.retention_ms if its else _NONE))
     return _Fate(
         decides=span.hold.name if span.hold else one.rule if one else None,
         reason=span.hold.reason if span.hold else NO_RULE,
@@ -156,24 +156,17 @@ def _expires_at(fates: Sequence[_Fate], at: _Numbers, since: _Numbers, *, now_ms
     found, is_found = np.zeros(len(since), np.int64), np.zeros(len(since), bool)
     for number in range(max((len(fate.spans) for fate in fates), default=0)):
         spans = [fate.spans[number] if number < len(fate.spans) else _NEVER for fate in fates]
-        retention = np.array([span.retention_ms for span in spans], np.int64)[at]
-        start = np.array([span.start_ms for span in spans], np.int64)[at]
-        end = np.array([LAST_MS if span.end_ms is None else span.end_ms for span in spans], np.int64)[at]
-        is_endless = np.array([span.end_ms is None for span in spans])[at]
+        start, last, retention = np.array(spans, np.int64).T[:, at]
         with np.errstate(over="ignore"):
             due_at = since + retention
             is_instant = (due_at >= since) & ((now_ms - since >= retention) == (now_ms >= due_at))
-        goes = ~is_found & (retention != _NONE) & is_instant & (is_endless | (due_at < end))
+        goes = ~is_found & (retention != _NONE) & is_instant & (due_at <= last)
         found = np.where(goes, due_at if number == 0 else np.maximum(due_at, start), found)
         is_found |= goes
     return found, is_found
 
 
-_NEVER = _Span(start_ms=0, end_ms=None, retention_ms=_NONE)
-
-
-def _owners(policy: Policy) -> Mapping[str, str]:
-    return {entry.name: entry.owner for entry in (*policy.holds, *policy.rules)}
+_NEVER = _Span(0, LAST_MS, _NONE)
 
 
 def plan_by_policy(
@@ -201,7 +194,7 @@ def plan_by_policy(
     at = pc.index_in(rows["group_id"], value_set=pa.array(causes, pa.string()))
     of_group = pa.array(causes.values(), pa.string()).take(at)
     cause = pc.if_else(is_offset, by_rule, of_group)
-    return rows.set_column(rows.column_names.index("cause"), "cause", cause).filter(pc.is_valid(cause))
+    return with_column(rows, "cause", cause).filter(pc.is_valid(cause))
 
 
 def _group_causes(

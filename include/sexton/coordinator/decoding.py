@@ -42,7 +42,6 @@ _MAX_WHOLE, _MAX_SHORTENED_BYTES = 16, 1 << 12
 class DecodedOffset:
     """A record of type 0 or 1 that the coordinator replays; a `value` of None is a tombstone."""
 
-    log_offset: int
     record_type: int
     key: OffsetCommitKey
     version: int | None
@@ -53,7 +52,6 @@ class DecodedOffset:
 class DecodedGroup:
     """A record about a group that the coordinator replays; a `value` of None is a tombstone."""
 
-    log_offset: int
     record_type: int
     key: Key
     value: Value | None
@@ -127,13 +125,13 @@ def counts_in_batch(row: Undecodable, profile: Profile) -> bool:
     return kind is None or kind in OFFSET_TYPES or not profile.reads(kind)
 
 
-def rest_of_batch(batch: Batch, *, index: int, is_unread: bool = False) -> Undecodable:
+def rest_of_batch(batch: Batch, *, index: int, profile: Profile) -> Undecodable:
     """The row for the records of a batch from `index` on, which are not read after MAX_BAD_RECORDS bad records."""
     count = batch.record_count
     known = f" ({count - index:,} records by its header)" if count > index else ""
     return Undecodable(
         base_offset=batch.base_offset,
-        reason=UNREAD_RECORD if is_unread else "malformed_record",
+        reason=UNREAD_RECORD if _is_unread(batch, index, profile) else "malformed_record",
         detail=f"the rest of the batch{known} is not decoded after {MAX_BAD_RECORDS} bad records",
     )
 
@@ -158,10 +156,8 @@ def decode(record: Record, *, base_offset: int, profile: Profile) -> Decoded | U
         return undecodable(record, error.reason, error.detail, base_offset=base_offset, record_type=record_type)
     if isinstance(key, OffsetCommitKey):
         assert value is None or isinstance(value, OffsetCommitValue), "keys and values of a type come together"
-        return DecodedOffset(
-            log_offset=record.log_offset, record_type=record_type, key=key, version=version, value=value
-        )
-    return DecodedGroup(log_offset=record.log_offset, record_type=record_type, key=key, value=value)
+        return DecodedOffset(record_type=record_type, key=key, version=version, value=value)
+    return DecodedGroup(record_type=record_type, key=key, value=value)
 
 
 def _value(record_type: int, value: bytes, profile: Profile) -> tuple[int, Value]:
@@ -195,7 +191,7 @@ def undecodable(
     )
 
 
-def is_unread(batch: Batch, index: int, profile: Profile) -> bool:
+def _is_unread(batch: Batch, index: int, profile: Profile) -> bool:
     """Whether a coordinator never reads the record at that index in `batch`.
 
     Up to 3.9 it reads the first record of a control batch. A compressed batch is inflated and parsed as a whole before
@@ -205,12 +201,12 @@ def is_unread(batch: Batch, index: int, profile: Profile) -> bool:
     return takes_first and index > 0 and batch.record_count > 1 and batch.codec == codec.NONE
 
 
-def bad_record(record: BadRecord, *, base_offset: int, is_unread: bool = False) -> Undecodable:
-    """The row for bytes in a batch that are not a record."""
+def bad_record(batch: Batch, record: BadRecord, *, index: int, profile: Profile) -> Undecodable:
+    """The row for bytes in a batch that are not the record at `index`."""
     return Undecodable(
-        base_offset=base_offset,
+        base_offset=batch.base_offset,
         log_offset=record.log_offset,
-        reason=UNREAD_RECORD if is_unread else record.reason,
+        reason=UNREAD_RECORD if _is_unread(batch, index, profile) else record.reason,
         detail=record.detail,
         value=record.raw or None,
     )

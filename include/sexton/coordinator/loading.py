@@ -256,12 +256,10 @@ def replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure:
         if stops_at_failure and loaded.failures:
             return
         if bad == MAX_BAD_RECORDS:
-            is_unread = decoding.is_unread(batch, index, loaded.profile)
-            note_damage(loaded, decoding.rest_of_batch(batch, index=index, is_unread=is_unread))
+            note_damage(loaded, decoding.rest_of_batch(batch, index=index, profile=loaded.profile))
             return
         if isinstance(record, BadRecord):
-            is_unread = decoding.is_unread(batch, index, loaded.profile)
-            note_damage(loaded, decoding.bad_record(record, base_offset=batch.base_offset, is_unread=is_unread))
+            note_damage(loaded, decoding.bad_record(batch, record, index=index, profile=loaded.profile))
             bad += 1
             continue
         if record.log_offset in loaded.gone:
@@ -343,7 +341,7 @@ def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decode
         key,
         StoredOffset.from_value(
             decoded.value,
-            log_offset=decoded.log_offset,
+            log_offset=record.log_offset,
             producer_id=batch.producer_id,
             keeps_expire_of_minus_1=loaded.profile.keeps_expire_of_minus_1 and decoded.version == 1,
             reads_topic_id=loaded.profile.reads_topic_ids,
@@ -357,9 +355,9 @@ def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decode
 def _replay_group(loaded: Loaded, batch: Batch, record: Record, decoded: DecodedGroup) -> None:
     assert record.key is not None, "a decoded record has a key"
     try:
-        loaded.groups.replay(decoded.record_type, decoded.key, decoded.value, log_offset=decoded.log_offset)
+        loaded.groups.replay(decoded.record_type, decoded.key, decoded.value, log_offset=record.log_offset)
     except TransitionError as error:
-        _fail(loaded, f"log_offset {decoded.log_offset}: {error}")
+        _fail(loaded, f"log_offset {record.log_offset}: {error}")
     except LogError as error:
         record_type = decoded.record_type
         note_damage(

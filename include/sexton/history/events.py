@@ -181,7 +181,7 @@ class EventBuilder:
                 self._take_offset(record, found, is_pending=is_pending)
                 self._keep(found, is_pending=is_pending)
             else:
-                self._take_group_record(found)
+                self._take_group_record(found, record.log_offset)
         self._add_state(records)
 
     def _keep(self, found: DecodedOffset, *, is_pending: bool) -> None:
@@ -226,11 +226,11 @@ class EventBuilder:
             "timestamp_ms": stamp_ms,
         }
 
-    def _take_group_record(self, found: DecodedGroup) -> None:
+    def _take_group_record(self, found: DecodedGroup, log_offset: int) -> None:
         if found.value is None and found.record_type in FINAL_TYPES:
             self._before_removal = self._groups.by_id.get(self._group_id)
         try:
-            self._groups.replay(found.record_type, found.key, found.value, log_offset=found.log_offset)
+            self._groups.replay(found.record_type, found.key, found.value, log_offset=log_offset)
         except (TransitionError, LogError):
             return  # a coordinator's load would fail here; `sexton audit` reports where and why
 

@@ -103,15 +103,13 @@ def read_slowly(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) 
     bad = 0
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
         if bad == MAX_BAD_RECORDS:
-            is_unread = decoding.is_unread(batch, index, profile)
-            rest = decoding.rest_of_batch(batch, index=index, is_unread=is_unread)
+            rest = decoding.rest_of_batch(batch, index=index, profile=profile)
             found.undecodable.append((log_order_before(after), rest))
             break
         place = log_order_before(after) if record.log_offset is None else log_order(record.log_offset)
         after = found.reached = after if record.log_offset is None else record.log_offset + 1
         if isinstance(record, BadRecord):
-            is_unread = decoding.is_unread(batch, index, profile)
-            row = decoding.bad_record(record, base_offset=batch.base_offset, is_unread=is_unread)
+            row = decoding.bad_record(batch, record, index=index, profile=profile)
             found.undecodable.append((place, row))
             bad += 1
         elif folded > 0:

@@ -134,9 +134,10 @@ class _Replay:
         self.loaded.next_log_offset = batch.next_offset
         if not batch.crc_ok:
             loading.note_damage(self.loaded, decoding.bad_crc(batch))
-        for record in records:
+        for index, record in enumerate(records):
             if isinstance(record, BadRecord):
-                loading.note_damage(self.loaded, decoding.bad_record(record, base_offset=batch.base_offset))
+                row = decoding.bad_record(batch, record, index=index, profile=self.loaded.profile)
+                loading.note_damage(self.loaded, row)
             else:
                 self._take_record(batch, record, removals[record.log_offset])
 

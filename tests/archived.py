@@ -11,6 +11,7 @@ from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadat
 from sexton.archive.lineages import (
     ArchivedLineage,
     Origin,
+    lineage_folder,
     list_lineages,
     read_segment_manifest,
     segments_in,
@@ -67,8 +68,8 @@ class Archive:
             previous_end=before[1] if before else None,
             **told,
         )
-        where = {"cluster_id": self.cluster_id, "topic_id": self.topic_id, "log_partition": log_partition}
-        write_origin(self.fs, self.root, origin, **where, lineage=lineage)
+        folder = lineage_folder(self.root, self.cluster_id, self.topic_id, log_partition, lineage.name)
+        write_origin(self.fs, folder, origin)
         self.current[log_partition] = lineage, start
 
     def remake(self, topic_id: str) -> None:

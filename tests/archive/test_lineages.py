@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.archive.lineages import Origin, clusters_of, list_lineages, topics_of, write_origin
+from sexton.archive.lineages import Origin, clusters_of, lineage_folder, list_lineages, topics_of, write_origin
 from sexton.archive.manifest import Lineage
 from sexton.errors import UsageError
 from tests.archive.test_writer import archive, batch
@@ -19,7 +19,7 @@ GAP = Origin(reason="gap", found_at_ms=7, **BEFORE, missing=(4, 8), partition_co
 
 
 def begin(root: str, lineage: Lineage, origin: Origin) -> None:
-    write_origin(LOCAL, root, origin, cluster_id="c", topic_id="t", log_partition=3, lineage=lineage)
+    write_origin(LOCAL, lineage_folder(root, "c", "t", 3, lineage.name), origin)
 
 
 def listed(root: str) -> dict[int, list[Any]]:

@@ -15,6 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from sexton.java import find_java
+from sexton.job_params import SnapshotRequest
 from sexton.kafka import jars
 from sexton.kafka.client import client_config
 from sexton.ports import free_port
@@ -50,8 +51,8 @@ def snapshot(servers: str, archive: str) -> None:
     from sexton.pipeline import snapshot_groups
 
     began = time.monotonic()
-    config = client_config({}, bootstrap_servers=servers)
-    taken = snapshot_groups.run(config, archive, reason="measured", now_ms=lambda: time.time_ns() // 1_000_000)
+    request = SnapshotRequest(config=client_config({}, bootstrap_servers=servers), archive=archive)
+    taken = snapshot_groups.run(request, reason="measured", now_ms=lambda: time.time_ns() // 1_000_000)
     spent, memory = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     sys.stdout.write(f"look: {spent:.1f} s, {memory:.0f} MB, {taken.rows}, {taken.refused} refused\n")
 

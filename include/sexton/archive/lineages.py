@@ -194,18 +194,9 @@ def every_lineage(fs: pafs.FileSystem, root: str, cluster_id: str) -> Iterator[A
             yield from lineages
 
 
-def write_origin(
-    fs: pafs.FileSystem,
-    root: str,
-    origin: Origin,
-    *,
-    cluster_id: str,
-    topic_id: str,
-    log_partition: int,
-    lineage: Lineage,
-) -> None:
-    """Begin a lineage: write its origin, whole or not at all; an existing one stays as it is."""
-    path = f"{lineage_folder(root, cluster_id, topic_id, log_partition, lineage.name)}/{ORIGIN_FILE}"
+def write_origin(fs: pafs.FileSystem, folder: str, origin: Origin) -> None:
+    """Begin a lineage in its folder: write its origin, whole or not at all; an existing one stays as it is."""
+    path = f"{folder}/{ORIGIN_FILE}"
     if fs.get_file_info(path).type == pafs.FileType.NotFound:
         failpoint("origin.before")
         create_whole(fs, path, record_json(origin), what="origin")

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pyarrow import fs as pafs
 
 from sexton.archive.create import create_whole
-from sexton.archive.file_names import segment_path
+from sexton.archive.file_names import manifest_path, segment_path
 from sexton.archive.files import make_folder, read_file, record_json
 from sexton.archive.lineages import (
     ArchivedLineage,
@@ -107,13 +107,9 @@ def write_manifest(fs: pafs.FileSystem, root: str, manifest: Manifest) -> None:
 
     Manifests of one lineage are written in log order: segments after a gap are not read.
     """
-    segment = ArchivedSegment(
-        folder=lineage_folder(root, manifest.cluster_id, manifest.topic_id, manifest.log_partition, manifest.lineage),
-        first_log_offset=manifest.first_log_offset,
-        next_log_offset=manifest.next_log_offset,
-        size_bytes=manifest.size_bytes,
-    )
-    create_whole(fs, segment.manifest_path, record_json(manifest), what="manifest")
+    folder = lineage_folder(root, manifest.cluster_id, manifest.topic_id, manifest.log_partition, manifest.lineage)
+    path = manifest_path(folder, manifest.first_log_offset, manifest.next_log_offset, manifest.size_bytes)
+    create_whole(fs, path, record_json(manifest), what="manifest")
 
 
 def put_aside(fs: pafs.FileSystem, path: str, data: bytes) -> None:

@@ -128,7 +128,6 @@ def snapshot_groups(
     now_ms: Callable[[], int],
     groups_per_second: int | None = None,
     sleep: Callable[[float], None] = time.sleep,
-    progress: Callable[[int, int], None] | None = None,
 ) -> SnapshotOutcome:
     """Query every group that this principal may see. Raises like `list_groups`.
 
@@ -154,8 +153,6 @@ def snapshot_groups(
         size = max(1, min(MAX_GROUPS, 2 * size, OFFSETS_A_REQUEST * len(some) // max(offsets, 1)))
         if groups_per_second:
             sleep(max(0.0, done / groups_per_second - (time.monotonic() - began)))
-        if progress:
-            progress(done, len(groups))
     return SnapshotOutcome(groups=len(groups), refused=refused, failed_brokers=snapshot.failed)
 
 

@@ -85,8 +85,11 @@ def run(
     last: Base | None = None
     for start in range(0, len(left), BATCH):
         batch = left[start : start + BATCH]
+        size = -(-len(batch) // (engine.cores or _TASKS))
+        stretches = [batch[at : at + size] for at in range(0, len(batch), size)]
+        build = partial(_build, root, request, last, policy)
         with every_few_seconds(partial(_show_done, show, root, batch, start, len(left))):
-            built = _built(engine, root, request, batch, last, policy)
+            built = [one for some in engine.map("Building history", stretches, build) for one in some]
         history.skipped.update({one.as_of_ms: one.skipped for one in built if one.skipped})
         history.failed.update({one.as_of_ms: one.failed for one in built if one.failed})
         used = {one.as_of_ms for one in built} | ({last.as_of_ms} if last else set())
@@ -112,33 +115,6 @@ class _Built:
     failed: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stretch:
-    """Consecutive instants that one task builds, the first one from `start` if there is one."""
-
-    root: Folder
-    request: HistoryRequest
-    instants: Sequence[int]
-    start: Base | None
-    policy: Policy | None
-
-
-def _built(
-    engine: Engine,
-    root: Folder,
-    request: HistoryRequest,
-    instants: Sequence[int],
-    start: Base | None,
-    policy: Policy | None,
-) -> list[_Built]:
-    size = -(-len(instants) // (engine.cores or _TASKS))
-    stretches = [
-        _Stretch(root=root, request=request, instants=instants[at : at + size], start=start, policy=policy)
-        for at in range(0, len(instants), size)
-    ]
-    return [one for some in engine.map("Building history", stretches, _build) for one in some]
-
-
 def _show_done(
     show: Callable[[int, int], None], root: Folder, instants: Sequence[int], before: int, total: int
 ) -> None:
@@ -147,18 +123,21 @@ def _show_done(
     show(before + sum(info.is_file for info in found), total)
 
 
-def _build(stretch: _Stretch) -> list[_Built]:
-    found, base = [], stretch.start
-    for at_ms in stretch.instants:
-        one = _one(stretch, at_ms, base)
+def _build(
+    root: Folder, request: HistoryRequest, base: Base | None, policy: Policy | None, instants: Sequence[int]
+) -> list[_Built]:
+    """Build consecutive instants in one task, the first one from `base` if there is one."""
+    found = []
+    for at_ms in instants:
+        one = _one(root, request, base, policy, at_ms)
         found.append(one)
         if one.record is not None:
-            base = _base_of(stretch.root, one.record)
+            base = _base_of(root, one.record)
     return found
 
 
-def _one(stretch: _Stretch, at_ms: int, base: Base | None) -> _Built:
-    folder, request, engine = _folder(stretch.root, at_ms), stretch.request, SerialEngine(quiet=True)
+def _one(root: Folder, request: HistoryRequest, base: Base | None, policy: Policy | None, at_ms: int) -> _Built:
+    folder, engine = _folder(root, at_ms), SerialEngine(quiet=True)
     if folder.exists(*CHECKED):  # finished by an earlier attempt
         record = folder.read_run()
     else:
@@ -168,7 +147,7 @@ def _one(stretch: _Stretch, at_ms: int, base: Base | None) -> _Built:
             replay_groups.run(engine, folder, asked, known=base)
         except NoCoverage as error:
             return _Built(as_of_ms=at_ms, skipped=error.message)
-        find_expired.run(engine, folder, policy=stretch.policy)
+        find_expired.run(engine, folder, policy=policy)
         plan_tombstones.run(engine, folder)
         record = validate_tables.check_folder(folder)
         failpoint("history.built")

@@ -23,7 +23,15 @@ from sexton.archive.cluster_metadata import (
     write_metadata,
 )
 from sexton.archive.folder import filesystem
-from sexton.archive.lineages import GAP, IMPORTED, ArchivedLineage, Origin, list_lineages, write_origin
+from sexton.archive.lineages import (
+    GAP,
+    IMPORTED,
+    ArchivedLineage,
+    Origin,
+    lineage_folder,
+    list_lineages,
+    write_origin,
+)
 from sexton.archive.manifest import Lineage, Manifest, SegmentRange
 from sexton.archive.writer import ArchiveEnd, archive_ends, write_segment
 from sexton.errors import Refused, UsageError
@@ -247,15 +255,8 @@ def _is_unobserved(log: DiskLog, end: ArchiveEnd, taken_at_ms: int, retention_ms
 def _copy(disk: pafs.FileSystem, to: _Target, work: _Work, taken_at_ms: int) -> list[Manifest]:
     part = work.log.log_partition
     if work.origin:
-        write_origin(
-            to.fs,
-            to.root,
-            work.origin,
-            cluster_id=to.cluster_id,
-            topic_id=to.topic_id,
-            log_partition=part,
-            lineage=work.lineage,
-        )
+        folder = lineage_folder(to.root, to.cluster_id, to.topic_id, part, work.lineage.name)
+        write_origin(to.fs, folder, work.origin)
     return [
         write_segment(
             to.fs,

@@ -11,8 +11,8 @@ from sexton.archive.admin_snapshots import AdminSnapshot, AdminSnapshotWriter
 from sexton.archive.folder import filesystem
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
+from sexton.job_params import SnapshotRequest
 from sexton.kafka.admin_snapshot import snapshot_groups
-from sexton.kafka.client import ClientConfig
 from sexton.kafka.collect_metadata import collect_metadata
 from sexton.kafka.group_state import list_groups
 from sexton.kafka.rights import may_read, sees_all_groups, topic_states
@@ -24,36 +24,33 @@ ASKED_FOR = "an admin snapshot was asked for"
 
 
 def run(
-    config: ClientConfig,
-    archive: str,
+    request: SnapshotRequest,
     *,
     reason: str,
     now_ms: Callable[[], int],
-    cluster_id: str | None = None,
-    groups_per_second: int | None = None,
     connect: Connect = ClusterSession,
     sleep: Callable[[float], None] = time.sleep,
-    progress: Callable[[int, int], None] | None = None,
 ) -> AdminSnapshot:
     """Query every group and every topic, and archive the answers. `reason`: why the log is not read.
 
-    A cluster other than `cluster_id` is refused before anything is archived. A killed admin snapshot leaves nothing.
+    A cluster other than the requested one is refused before anything is archived. A killed admin snapshot leaves
+    nothing.
     """
-    fs, root = filesystem(archive)
+    fs, root = filesystem(request.archive)
     writer = AdminSnapshotWriter()
-    with connect(config) as session:
+    with connect(request.config) as session:
         taken_at_ms = now_ms()
         topic = _offsets_topic(session)
         metadata, warnings = session.retrying(
             lambda: collect_metadata(session, offsets_topic=topic, taken_at_ms=taken_at_ms)
         )
-        require_cluster(metadata.cluster_id, cluster_id, where=session.config.bootstrap_servers)
+        require_cluster(metadata.cluster_id, request.cluster_id, where=session.config.bootstrap_servers)
         sees_all = sees_all_groups(session)
         if not sees_all:
             acl = session.missing_acl("GROUP_AUTHORIZATION_FAILED", "ListGroups")
             warnings.append(f"not every group can be seen, so none is taken for gone: {acl}")
         outcome = snapshot_groups(
-            session, writer.add, now_ms=now_ms, groups_per_second=groups_per_second, sleep=sleep, progress=progress
+            session, writer.add, now_ms=now_ms, groups_per_second=request.groups_per_second, sleep=sleep
         )
         finished_at_ms = now_ms()
     warnings += [f"broker {broker}: {error}" for broker, error in sorted(outcome.failed_brokers.items())]
@@ -77,20 +74,17 @@ def run(
     )
 
 
-def why_hidden(session: ClusterSession, topic: str = OFFSETS_TOPIC) -> str | None:
+def why_hidden(session: ClusterSession) -> str | None:
     """Why the offsets topic cannot be read: a refusal, or groups without such a topic. None if it can be read, or if
     the cluster has no group yet."""
-    state = topic_states(session, [topic])[topic]
-    if state == "there":
-        return None if may_read(session, topic) else _refused(session, "Fetch", topic)
-    if state == "hidden":
-        return _refused(session, "Metadata", topic)
-    return f"the cluster has groups and shows no topic {topic}" if list_groups(session).groups else None
-
-
-def _refused(session: ClusterSession, call: str, topic: str) -> str:
-    acl = session.missing_acl("TOPIC_AUTHORIZATION_FAILED", call, topic=topic)
-    return f"TOPIC_AUTHORIZATION_FAILED for {topic} ({acl})"
+    state = topic_states(session, [OFFSETS_TOPIC])[OFFSETS_TOPIC]
+    if state == "gone":
+        return f"the cluster has groups and shows no topic {OFFSETS_TOPIC}" if list_groups(session).groups else None
+    if state == "there" and may_read(session, OFFSETS_TOPIC):
+        return None
+    call = "Fetch" if state == "there" else "Metadata"
+    acl = session.missing_acl("TOPIC_AUTHORIZATION_FAILED", call, topic=OFFSETS_TOPIC)
+    return f"TOPIC_AUTHORIZATION_FAILED for {OFFSETS_TOPIC} ({acl})"
 
 
 def _offsets_topic(session: ClusterSession) -> Topic:

@@ -26,7 +26,7 @@ from sexton.archive.cluster_metadata import (
 )
 from sexton.archive.files import child_folders
 from sexton.archive.folder import filesystem
-from sexton.archive.lineages import Origin, write_origin
+from sexton.archive.lineages import Origin, lineage_folder, write_origin
 from sexton.archive.manifest import Lineage, Manifest, SegmentRange
 from sexton.archive.snapshots import snapshot_window
 from sexton.archive.writer import ArchiveEnd, archive_ends
@@ -120,42 +120,21 @@ def run(
     if request.as_of_ms is not None:
         # Only a snapshot of the log needs time to settle.
         _wait_until(request.as_of_ms + (0 if request.admin_only else request.settle_ms), now_ms, sleep)
-    if request.admin_only:
-        return _take_admin_snapshot(request, snapshot_groups.ASKED_FOR, now_ms=now_ms, sleep=sleep, connect=connect)
-    try:
-        return _copy(engine, request, now_ms=now_ms, connect=connect, notify=notify)
-    except UsageError:  # also NotAllowed: refused, or no such topic
-        if request.topic != OFFSETS_TOPIC:
-            raise
-        with connect(request.config) as session:
-            cluster_id = session.retrying(lambda: describe_cluster(session, ())).cluster_id
-            reason = snapshot_groups.why_hidden(session)
-        # If the log was readable before, a permission was lost: the user has to notice that, so it is an error.
-        if reason is None or snapshot_instants(*filesystem(request.archive), cluster_id):
-            raise
-    return _take_admin_snapshot(request, reason, now_ms=now_ms, sleep=sleep, connect=connect)
-
-
-def _take_admin_snapshot(
-    request: SnapshotRequest,
-    reason: str,
-    *,
-    now_ms: Callable[[], int],
-    sleep: Callable[[float], None],
-    connect: Connect,
-) -> TakenSnapshot:
-    """Take and archive an admin snapshot."""
-    survey = snapshot_groups.run(
-        request.config,
-        request.archive,
-        reason=reason,
-        now_ms=now_ms,
-        cluster_id=request.cluster_id,
-        groups_per_second=request.groups_per_second,
-        connect=connect,
-        sleep=sleep,
-    )
-    return _of_snapshot(survey)
+    reason = snapshot_groups.ASKED_FOR
+    if not request.admin_only:
+        try:
+            return _copy(engine, request, now_ms=now_ms, connect=connect, notify=notify)
+        except UsageError:  # also NotAllowed: refused, or no such topic
+            if request.topic != OFFSETS_TOPIC:
+                raise
+            with connect(request.config) as session:
+                cluster_id = session.retrying(lambda: describe_cluster(session, ())).cluster_id
+                hidden = snapshot_groups.why_hidden(session)
+            # If the log was readable before, a permission was lost: the user has to notice that, so it is an error.
+            if hidden is None or snapshot_instants(*filesystem(request.archive), cluster_id):
+                raise
+            reason = hidden
+    return _of_snapshot(snapshot_groups.run(request, reason=reason, now_ms=now_ms, sleep=sleep, connect=connect))
 
 
 def _of_snapshot(survey: AdminSnapshot) -> TakenSnapshot:
@@ -263,7 +242,7 @@ def _plan(
         archived = survey.archived.get(part)
         lineage, start, new = continuation(log, archived, survey.left_epochs.get(part), history, is_late=part in late)
         if new:
-            write_origin(fs, root, new, cluster_id=ids[0], topic_id=ids[1], log_partition=part, lineage=lineage)
+            write_origin(fs, lineage_folder(root, *ids, part, lineage.name), new)
         lineages[part] = lineage, new or (archived.origin if archived else None)
         gap_end = archived.next_segment if archived and not new else None
         if start < log.high_watermark:

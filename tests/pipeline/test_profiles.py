@@ -284,7 +284,7 @@ def test_the_end_of_a_log_shows_by_which_rules_to_fold_it_and_all_of_it_decides(
     whole = of_evidence([evidence(log)])
 
     def counted(*args: Any, **options: Any) -> Any:
-        read.append(options["profile"].text)
+        read.append(args[3].text)
         return fold_log(*args, **options)
 
     monkeypatch.setattr(replay_groups, "fold_log", counted)

@@ -83,13 +83,8 @@ class LogSide:
         if log_partition not in self._finished:
             fold = self.fold(log_partition)
             self.is_covered |= fold.first_log_offset is not None
-            endless = endless_load(
-                self.source,
-                log_partition,
-                largest_batch_bytes=fold.counters["largest_batch_bytes"],
-                cut=fold.end,
-                profile=self.profile,
-            )
+            largest = fold.counters["largest_batch_bytes"]
+            endless = endless_load(self.source, log_partition, self.profile, cut=fold.end, largest_batch_bytes=largest)
             count = self.source.partition_count
             tables = finish(fold, log_partition=log_partition, partition_count=count, endless=endless)
             self.undecodable_count += tables["undecodable_records"].num_rows

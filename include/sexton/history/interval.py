@@ -23,16 +23,15 @@ from sexton.errors import NoCoverage, UsageError
 from sexton.figures import DAY_MS
 from sexton.history.interval_counts import COMMITS, SWEEPS, commits_between, sweeps_of, swept_by
 from sexton.history.offset_changes import TABLE, changes_of, known_of
+from sexton.job_params import ReplayRequest
 from sexton.kernels.checkpoint.commits import read_commits
 from sexton.ledger.recorded_steps import own_actions
 from sexton.log.segment import Segment
-from sexton.runs import checkpoint
-from sexton.runs.checkpoint import Base, StartFold
+from sexton.runs.checkpoint import Base, Nearest, StartFold
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import fold_log
 from sexton.runs.folder import RunFolder, RunRecord, shards_of
 from sexton.runs.source import LogSource, check_files, open_archive
-from sexton.settings import settings
 from sexton.tables import INTERVAL_TABLES
 
 _FOLDER = ("internal", "start", "own")
@@ -63,42 +62,29 @@ class _ChangesWork:
 
 
 def open_interval(
-    engine: Engine,
-    folder: RunFolder,
-    source: LogSource,
-    *,
-    since_ms: int,
-    as_of_ms: int,
-    profile: Profile,
-    settle_ms: int | None,
-    is_full: bool,
-    damaged: Mapping[str, str],
-    known: Base | None = None,
+    engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile, nearest: Nearest
 ) -> tuple[Interval | None, list[str]]:
-    """The interval of a run of an archive, with warnings; None if its start has no coverage.
+    """The requested interval, with warnings; None if none of an archive is requested, or if its start has no coverage.
 
-    `damaged` and `known` are those of `checkpoint.nearest`. Raises DamagedCheckpoint if the fold at its start is
-    invalid.
+    Raises DamagedCheckpoint if the fold at its start is invalid.
     """
+    since_ms, as_of_ms = request.since_ms, request.as_of_ms
+    if since_ms is None or as_of_ms is None or not source.is_archive:
+        return None, []
     if since_ms >= as_of_ms:
         raise UsageError(f"the interval would start at {since_ms} ms and end at {as_of_ms} ms", where="--since")
     try:
-        begin = open_archive(source.uri, as_of_ms=since_ms, cluster_id=source.cluster_id, settle_ms=settle_ms)
+        begin = open_archive(source.uri, as_of_ms=since_ms, cluster_id=source.cluster_id, settle_ms=request.settle_ms)
     except NoCoverage as error:
         return None, [f"changes are not recorded: the start of the interval has no coverage: {error.message}"]
     broken = tuple(sorted(_broken(begin, source)))
     if begin.topic_id != source.topic_id:
         return None, ["changes are not recorded: the topic was deleted and created again in between"]
     missing = [f"changes of log partition {part} are not recorded: its log broke" for part in broken]
-    base, warnings = None, list[str]()
-    if not is_full:
-        cap_bytes = settings().inflated_cap_bytes
-        base, warnings = checkpoint.nearest(
-            begin, as_of_ms=since_ms, profile=profile, inflated_cap_bytes=cap_bytes, damaged=damaged, known=known
-        )
+    base, warnings = nearest(begin, profile)
     if base is None or base.positions != begin.positions:
         own = RunFolder(folder.uri, *_FOLDER)
-        merged = fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
+        merged = fold_log(engine, own, begin, profile, base=base)
         base = Base(
             as_of_ms=since_ms,
             name="own",

@@ -119,15 +119,7 @@ def compare_checkpoint(
     folder.reset()
     if odd := odd_part(manifest):
         raise DataQualityFailure(odd, where=place)
-    merged = fold_log(
-        engine,
-        folder,
-        source,
-        as_of_ms=manifest.as_of_ms,
-        taken_at_ms=manifest.as_of_ms,
-        profile=profile_of(manifest.profile),
-        bounds=manifest.bounds,
-    )
+    merged = fold_log(engine, folder, source, profile_of(manifest.profile), bounds=manifest.bounds)
     replayed = {name: sha for part in merged for name, sha in part.files.items()}
     sha256 = files_sha256(replayed)
     published = Folder(place, fs=fs).hashed(manifest.files)

@@ -9,7 +9,7 @@ For a cluster that hides its log, the tables come from admin snapshots (pipeline
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -47,16 +47,14 @@ from sexton.pipeline.run_record import (
     require_coverage,
     topic_partitions,
 )
-from sexton.runs import checkpoint
 from sexton.runs.admin_tables import admin_snapshot_for
-from sexton.runs.checkpoint import Base
+from sexton.runs.checkpoint import Base, Nearest, without_damaged
 from sexton.runs.choose_profile import AUTO, choose, of_evidence, of_version
 from sexton.runs.endless_load import endless_load
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED, Merged, fold_log, glimpse
 from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256
 from sexton.runs.source import LogSource, open_source
-from sexton.settings import settings
 from sexton.verdicts.expiry import held_offsets, sweep_block
 
 STATE_TABLES = (
@@ -85,7 +83,19 @@ def run(
             return merge_snapshots.run(engine, folder, request, *found)
     source = open_source(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
     choice, is_open = choose(request.profile, source.broker_version), False
-    fold = partial(_fold, engine, folder, source, request, keeps=keeps_fold, known=known)
+    undamaged = partial(without_damaged, known=known, is_full=request.is_full)
+
+    def fold(profile: Profile) -> tuple[list[Merged], Base | None, list[str]]:
+        """Fold from the nearest checkpoint, or everything; also that checkpoint, and warnings about skipped ones."""
+
+        def onto(nearest: Nearest) -> tuple[list[Merged], Base | None, list[str]]:
+            base, skipped = nearest(source, profile)
+            taken_at_ms = request.taken_at_ms
+            merged = fold_log(engine, folder, source, profile, taken_at_ms=taken_at_ms, base=base, keeps=keeps_fold)
+            return merged, base, skipped
+
+        return undamaged(onto)
+
     folder.reset()
     failpoint("replay.settled")
     if request.profile == AUTO and source.broker_version is not None:
@@ -131,11 +141,7 @@ def run(
 
     endless = {
         part.log_partition: endless_load(
-            source,
-            part.log_partition,
-            largest_batch_bytes=part.largest_batch_bytes,
-            cut=part.cut,
-            profile=choice.profile,
+            source, part.log_partition, choice.profile, largest_batch_bytes=part.largest_batch_bytes, cut=part.cut
         )
         for part in merged
     }
@@ -169,9 +175,7 @@ def run(
     counts = folder.write_tables(record, {"topic_partitions": topic_partitions(source.topics or [])})
     for part in finished:
         counts.update(part.counts)
-    changes, passed_over = checkpoint.without_damaged(
-        lambda damaged: _changes(engine, folder, record, source, request, damaged, known)
-    )
+    changes, passed_over = undamaged(partial(_changes, engine, folder, record, source, request))
     if changes is not None:
         counts.update(changes)
     record = record.model_copy(
@@ -199,70 +203,11 @@ def run(
     return record
 
 
-def _fold(
-    engine: Engine,
-    folder: RunFolder,
-    source: LogSource,
-    request: ReplayRequest,
-    profile: Profile,
-    *,
-    keeps: bool,
-    known: Base | None,
-) -> tuple[list[Merged], Base | None, list[str]]:
-    """Fold from the nearest checkpoint, or everything; also return that checkpoint, and warnings about skipped ones."""
-
-    def fold(damaged: Mapping[str, str]) -> tuple[list[Merged], Base | None, list[str]]:
-        base: Base | None = None
-        passed_over: list[str] = []
-        if not request.is_full:
-            base, passed_over = checkpoint.nearest(
-                source,
-                as_of_ms=request.as_of_ms,
-                profile=profile,
-                inflated_cap_bytes=settings().inflated_cap_bytes,
-                damaged=damaged,
-                known=known,
-            )
-        merged = fold_log(
-            engine,
-            folder,
-            source,
-            as_of_ms=request.as_of_ms,
-            taken_at_ms=request.taken_at_ms,
-            profile=profile,
-            base=base,
-            keeps=keeps,
-        )
-        return merged, base, passed_over
-
-    return checkpoint.without_damaged(fold)
-
-
 def _changes(
-    engine: Engine,
-    folder: RunFolder,
-    record: RunRecord,
-    source: LogSource,
-    request: ReplayRequest,
-    damaged: Mapping[str, str],
-    known: Base | None,
+    engine: Engine, folder: RunFolder, record: RunRecord, source: LogSource, request: ReplayRequest, nearest: Nearest
 ) -> tuple[Counter[str] | None, list[str]]:
-    """Write the tables of the requested interval: (rows by table, warnings); rows are None without an interval.
-    `damaged` and `known` are as in `checkpoint.nearest`."""
-    if request.since_ms is None or request.as_of_ms is None or not source.is_archive:
-        return None, []
-    interval, passed_over = open_interval(
-        engine,
-        folder,
-        source,
-        since_ms=request.since_ms,
-        as_of_ms=request.as_of_ms,
-        profile=profile_of(record.profile),
-        settle_ms=request.settle_ms,
-        is_full=request.is_full,
-        damaged=damaged,
-        known=known,
-    )
+    """Write the tables of the requested interval: (rows by table, warnings); rows are None without an interval."""
+    interval, passed_over = open_interval(engine, folder, source, request, profile_of(record.profile), nearest)
     if interval is None:
         return None, passed_over
     asked_ms = None if request.retention_minutes is None else request.retention_minutes * MINUTE_MS

@@ -16,7 +16,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ from sexton.kernels.checkpoint.files import unpack
 from sexton.kernels.fold import PartialFold
 from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256, shards_of
 from sexton.runs.source import LogSource
+from sexton.settings import settings
 
 CHECKPOINTS_FOLDER = "checkpoints"
 MANIFEST = "checkpoint.json"
@@ -46,7 +47,6 @@ _MAX_TRIED = 50
 _NAME = re.compile(r"(\d{1,19})-(.+)")
 _FILE = re.compile(r"(\d{1,9})(-\d{4})?/[a-z_]+\.parquet")
 _LONGEST_NAME = 80
-_NONE: Mapping[str, str] = MappingProxyType({})
 _T = TypeVar("_T")
 
 
@@ -268,34 +268,29 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
     return target
 
 
-def nearest(
-    source: LogSource,
-    *,
-    as_of_ms: int | None,
-    profile: Profile,
-    inflated_cap_bytes: int,
-    damaged: Mapping[str, str] = _NONE,
-    known: Base | None = None,
-) -> tuple[Base | None, list[str]]:
-    """(newest checkpoint at or before an instant from which `source` can continue, warnings).
+Nearest = Callable[[LogSource, Profile], tuple[Base | None, list[str]]]
+"""(newest checkpoint from which a source can continue with a profile, warnings). None if there is no such checkpoint,
+or if the profile cannot continue from one."""
 
-    None if there is no such checkpoint, or if the profile cannot continue from one. `damaged` maps the folder names of
-    checkpoints that were found damaged to the reason. `known` is preferred to all published checkpoints.
-    """
+
+def _nearest(
+    source: LogSource, profile: Profile, *, damaged: Mapping[str, str], known: Base | None, is_full: bool
+) -> tuple[Base | None, list[str]]:
+    """`Nearest`. `damaged` maps the folder names of checkpoints that were found damaged to the reason."""
     warnings: list[str] = []
-    if not (source.is_archive and profile.folds_in_slices):
+    if is_full or not (source.is_archive and profile.folds_in_slices):
         return None, warnings
     if known is not None and known.name not in damaged and doubt_of_positions(known.positions, source) is None:
         return known, warnings
     fs, root = filesystem(source.uri)
     found = checkpoint_folders(fs, root, cluster_id=source.cluster_id, topic_id=source.topic_id)
-    wanted = [folder for at, folder in found if as_of_ms is None or at <= as_of_ms]
+    wanted = [folder for at, folder in found if source.as_of_ms is None or at <= source.as_of_ms]
     for folder in wanted[:_MAX_TRIED]:
         name = folder.rpartition("/")[2]
         doubt = damaged.get(name)
         try:
             manifest = read_manifest(fs, folder)
-            doubt = doubt or _doubt(manifest, source, profile, inflated_cap_bytes)
+            doubt = doubt or _doubt(manifest, source, profile)
             if doubt is None:
                 where = Folder(source.uri, manifest.cluster_id, CHECKPOINTS_FOLDER, manifest.topic_id, name)
                 return Base.of(manifest, where, name), warnings
@@ -320,13 +315,15 @@ def doubt_of_positions(positions: Mapping[int, LogPosition], source: LogSource) 
     return None
 
 
-def without_damaged(work: Callable[[Mapping[str, str]], _T]) -> _T:
-    """The result of `work`, which gets the checkpoints found damaged so far (as `nearest` takes them). It is repeated
-    while it finds another one."""
+def without_damaged(work: Callable[[Nearest], _T], *, known: Base | None, is_full: bool) -> _T:
+    """The result of `work`, which is repeated while it finds another damaged checkpoint.
+
+    `known` is preferred to all published checkpoints; with `is_full` none is used.
+    """
     damaged: dict[str, str] = {}
     while True:
         try:
-            return work(damaged)
+            return work(partial(_nearest, damaged=damaged, known=known, is_full=is_full))
         except DamagedCheckpoint as error:
             if str(error.where) in damaged:  # it was to skip that one
                 raise
@@ -360,14 +357,14 @@ def is_there(fs: pafs.FileSystem, folder: str) -> bool:
     return is_file(fs, f"{folder}/{MANIFEST}")
 
 
-def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, cap_bytes: int) -> str | None:
+def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile) -> str | None:
     """Why a run of `source` cannot continue from a checkpoint; None if it can."""
     found: Mapping[str, tuple[object, object]] = {
         "cluster": (manifest.cluster_id, source.cluster_id),
         "topic id": (manifest.topic_id, source.topic_id),
         "profile": (manifest.profile, profile.text),
         "form of folds": (manifest.fold_format, fold_format()),
-        "cap on inflated batches": (manifest.inflated_cap_bytes, cap_bytes),
+        "cap on inflated batches": (manifest.inflated_cap_bytes, settings().inflated_cap_bytes),
     }
     for name, (own, wanted) in found.items():
         if own != wanted:

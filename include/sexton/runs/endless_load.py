@@ -9,7 +9,7 @@ from sexton.runs.source import LogSource
 
 
 def endless_load(
-    source: LogSource, log_partition: int, *, largest_batch_bytes: int, cut: int, profile: Profile
+    source: LogSource, log_partition: int, profile: Profile, *, largest_batch_bytes: int, cut: int
 ) -> Endless | None:
     """The batch at which a load never ends, else None. The log is only searched if its largest batch allows it."""
     buffer_bytes = source.load_buffer_bytes

@@ -169,7 +169,7 @@ class _FoldWork:
     uri: str
     tasks: tuple[FoldTask, ...]
     as_of_ms: int | None
-    taken_at_ms: int
+    taken_at_ms: int | None
     cap_bytes: int
     profile: str
     most_rows: int | None
@@ -234,19 +234,19 @@ def fold_log(
     engine: Engine,
     folder: RunFolder,
     source: LogSource,
-    *,
-    as_of_ms: int | None,
-    taken_at_ms: int,
     profile: Profile,
+    *,
+    taken_at_ms: int | None = None,
     base: Base | None = None,
     bounds: Mapping[int, Sequence[str]] | None = None,
     keeps: bool = True,
 ) -> list[Merged]:
     """Fold `source` into `folder`; return one result per log partition. Starts from `base` if there is one.
 
-    An archive is read up to its positions, a broker's disk to its end or up to `as_of_ms`. An earlier fold in `folder`
-    is removed. `bounds` (RunRecord.bounds) divides log partitions into buckets; by default their number of keys
-    decides. Without `keeps` no later run continues from the folds, so folds that fit into this process are not written.
+    An archive is read up to its positions, a broker's disk, which is of `taken_at_ms`, to its end or up to the instant
+    of `source`. An earlier fold in `folder` is removed. `bounds` (RunRecord.bounds) divides log partitions into
+    buckets; by default their number of keys decides. Without `keeps` no later run continues from the folds, so folds
+    that fit into this process are not written.
     DamagedCheckpoint if a fold of `base` is invalid.
     """
     folder.remove("fold")
@@ -286,7 +286,7 @@ def fold_log(
             _FoldWork(
                 uri=source.uri,
                 tasks=tuple(chunk),
-                as_of_ms=None if source.is_archive else as_of_ms,
+                as_of_ms=None if source.is_archive else source.as_of_ms,
                 taken_at_ms=source.taken_at_ms or taken_at_ms,
                 cap_bytes=config.inflated_cap_bytes,
                 profile=profile.text,

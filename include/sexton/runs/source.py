@@ -80,6 +80,8 @@ class LogSource:
     release_bounds: ReleaseBounds = UNBOUNDED
     """The possible releases of the broker if its version is not recorded."""
     is_archive: bool = False
+    as_of_ms: int | None = None
+    """The instant at which it was opened; None: all of it."""
     taken_at_ms: int | None = None
     warnings: list[str] = field(default_factory=list)
     coverage: Coverage | None = None
@@ -159,6 +161,7 @@ def open_segments(
         recorded=Recorded(topic_settings=disk.topic_settings, max_message_bytes=disk.max_message_bytes),
         broker_version=disk.broker_version,
         release_bounds=disk.bounds,
+        as_of_ms=as_of_ms,
         warnings=[
             *disk.notes,
             *_log_dirs_text(roots, paths, segments),
@@ -289,6 +292,7 @@ def open_archive(
         load_buffer_bytes=int(recorded_settings.get(BUFFER) or DEFAULT_BUFFER_BYTES),
         broker_version=metadata.broker_version if metadata else None,
         is_archive=True,
+        as_of_ms=as_of_ms,
         taken_at_ms=settled.taken_at_ms,
         warnings=[*unknown, *unstored, *differences_text(metadata.brokers_differ if metadata else {})],
         coverage=settled.coverage,

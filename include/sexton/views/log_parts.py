@@ -167,13 +167,8 @@ class LogParts:
         fold = self.fold(log_partition)
         if any(row.reason == OUT_OF_ORDER_BATCH for _, row in fold.undecodable):
             return self._plain_part(log_partition)  # slow, but the kernels have no state that goes back
-        endless = endless_load(
-            self._source,
-            log_partition,
-            largest_batch_bytes=fold.counters["largest_batch_bytes"],
-            cut=fold.end,
-            profile=self.profile,
-        )
+        largest = fold.counters["largest_batch_bytes"]
+        endless = endless_load(self._source, log_partition, self.profile, cut=fold.end, largest_batch_bytes=largest)
         tables = finish(fold, log_partition=log_partition, partition_count=None, endless=endless)
         (profile,) = tables["load_profile"].to_pylist()
         offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])

@@ -8,6 +8,7 @@ from typing import Any
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadata, the_cluster, write_metadata
+from sexton.archive.cut_search import end_of, segments_between
 from sexton.archive.lineages import (
     ArchivedLineage,
     Origin,
@@ -135,11 +136,16 @@ def list_archived(
     topics = topics_of(fs, root, cluster) if cluster is not None and topic_id is None else [topic_id]
     found = [list_lineages(fs, root, cluster_id=cluster, topic_id=topic) for topic in topics if cluster and topic]
     return {
-        log_partition: with_segments[-1].log_segments()
+        log_partition: log_segments(fs, with_segments[-1])
         for of_topic in found
         for log_partition, histories in of_topic.items()
         if (with_segments := [history for history in histories if history.segments])
     }
+
+
+def log_segments(fs: pafs.FileSystem, lineage: ArchivedLineage) -> list[Segment]:
+    """The segments of a lineage as log segments, in order; the files may be missing."""
+    return segments_between(lineage, end_of(fs, lineage, lineage.next_log_offset))
 
 
 def read_manifest(fs: pafs.FileSystem, segment: Segment) -> Manifest:

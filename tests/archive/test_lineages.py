@@ -40,8 +40,8 @@ def test_oldest_first_with_origin_and_chain(tmp_path: Path) -> None:
     assert (first.origin, first.next_log_offset, len(first.segments), first.detached) == (None, 4, 2, ())
     assert (second.origin, second.next_log_offset, len(second.detached)) == (GAP, 10, 1)
     assert [manifest.leader_epochs for manifest in first.manifests(LOCAL)] == [[[0, 0]], [[3, 2]]]
-    assert [segment.base_offset for segment in first.log_segments()] == [0, 2]
-    assert first.size_bytes == sum(Path(segment.path).stat().st_size for segment in first.log_segments())
+    assert [segment.first_log_offset for segment in first.segments] == [0, 2]
+    assert first.size_bytes == sum(Path(segment.segment_path).stat().st_size for segment in first.segments)
 
 
 def test_a_lineage_begins_with_its_origin(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class StateArchivist(Archivist):
 
 def archived(lineage: ArchivedLineage) -> bytes:
     """The bytes of a lineage, its segments one after the other."""
-    return b"".join(Path(segment.path).read_bytes() for segment in lineage.log_segments())
+    return b"".join(Path(segment.segment_path).read_bytes() for segment in lineage.segments)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -121,7 +121,7 @@ def test_what_another_snapshot_has_archived_meanwhile_stays(tmp_path: Path, monk
 
     monkeypatch.setattr(fetch_log, "_next_segment", meanwhile)
     assert taken(cluster, tmp_path, None).segments == 0
-    assert len(Archivist(cluster, tmp_path).newest()[0].log_segments()) == counts[0] > 1
+    assert len(Archivist(cluster, tmp_path).newest()[0].segments) == counts[0] > 1
 
 
 @pytest.mark.parametrize("driver_bytes", [1 << 30, -1], ids=["in the driver", "by tasks"])

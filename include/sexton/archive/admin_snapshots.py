@@ -29,6 +29,7 @@ from sexton.archive.create import create_whole
 from sexton.archive.files import cluster_folder, numbered_files, read_hashed, read_record, record_json
 from sexton.archive.lineages import ADMIN_SNAPSHOTS_FOLDER
 from sexton.errors import UsageError
+from sexton.tables import TABLES
 
 COVERED_MS = 600_000
 """How long before its own start an admin snapshot answers for instants: the same limit as for an on-time log
@@ -57,31 +58,25 @@ GROUPS = pa.schema(
 )
 """A listed group. `error` is why it is not described, `offsets_error` why its offsets are missing: Kafka's error name,
 or the reason why the broker did not answer. The columns that would have been filled are NULL."""
-MEMBERS = pa.schema(
-    [
-        pa.field("group_id", pa.string(), nullable=False),
-        pa.field("member_id", pa.string(), nullable=False),
-        pa.field("group_instance_id", pa.string()),
-        pa.field("client_id", pa.string()),
-        pa.field("client_host", pa.string()),
-        pa.field("rack_id", pa.string()),
-        pa.field("member_epoch", pa.int32()),
-        pa.field("subscribed_topics", pa.list_(pa.string())),
-        pa.field("assignment", pa.list_(pa.string())),
-        pa.field("member_metadata", pa.binary()),
-        pa.field("member_assignment", pa.binary()),
-    ]
+
+
+def _columns(table: str, names: str, *, required: str) -> pa.Schema:
+    """Columns of a table, as declared; the `required` ones are never NULL."""
+    declared = (TABLES[table].column(name).field for name in names.split())
+    return pa.schema([column.with_nullable(column.name not in required.split()) for column in declared])
+
+
+# Listed here, although the tables are declared elsewhere: files of this format must stay readable.
+MEMBERS = _columns(
+    "members",
+    "group_id member_id group_instance_id client_id client_host rack_id member_epoch subscribed_topics assignment "
+    "member_metadata member_assignment",
+    required="group_id member_id",
 )
-OFFSETS = pa.schema(
-    [
-        pa.field("group_id", pa.string(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("committed_offset", pa.int64(), nullable=False),
-        pa.field("leader_epoch", pa.int32()),
-        pa.field("metadata", pa.string(), nullable=False),
-        pa.field("is_unstable", pa.bool_()),
-    ]
+OFFSETS = _columns(
+    "committed_offsets",
+    "group_id topic partition committed_offset leader_epoch metadata is_unstable",
+    required="group_id topic partition committed_offset metadata",
 )
 """A committed offset. `is_unstable`: an open transaction may still change it; NULL where the broker did not answer
 that."""

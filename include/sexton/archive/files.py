@@ -82,11 +82,8 @@ def make_folder(fs: pafs.FileSystem, path: str) -> None:
 
 def write_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None = None) -> None:
     """Write a file so that no reader ever sees half of it. `what` names the failpoints on the way."""
-    make_folder(fs, path.rpartition("/")[0])
     target = path if appears_whole(fs) else f"{path}.part"
-    with fs.open_output_stream(target) as file:
-        file.write(data)
-    fsync(fs, target)
+    write_synced(fs, target, data)
     if what:
         failpoint(f"{what}.half")
     if target != path:
@@ -94,6 +91,14 @@ def write_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None
         fsync(fs, path.rpartition("/")[0])
     if what:
         failpoint(f"{what}.after")
+
+
+def write_synced(fs: pafs.FileSystem, path: str, data: bytes) -> None:
+    """Write a file, and its folder, so that its bytes survive a power cut."""
+    make_folder(fs, path.rpartition("/")[0])
+    with fs.open_output_stream(path) as file:
+        file.write(data)
+    fsync(fs, path)
 
 
 def fsync(fs: pafs.FileSystem, path: str) -> None:

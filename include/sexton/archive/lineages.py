@@ -22,7 +22,6 @@ from sexton.archive.files import child_folders, cluster_folder, list_folder, rea
 from sexton.archive.manifest import Lineage, Manifest
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
-from sexton.log.segment import Segment
 
 ORIGIN_FILE = "origin.json"
 MAINTENANCE_FOLDER = "maintenance"
@@ -122,18 +121,6 @@ class ArchivedLineage:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
-
-    def log_segments(self) -> list[Segment]:
-        """Its segments as log segments, in order; the files may be missing."""
-        return [
-            Segment(
-                log_partition=self.log_partition,
-                path=segment.segment_path,
-                size_bytes=segment.size_bytes,
-                base_offset=segment.first_log_offset,
-            )
-            for segment in self.segments
-        ]
 
     def manifests(self, fs: pafs.FileSystem) -> Iterator[Manifest]:
         """The manifests of its segments, in order, each read on demand; UsageError for a bad one."""

@@ -86,33 +86,24 @@ class Ledger:
         body = Claim(
             process=self._process, approved_by=approved_by, sink=sink, plan_sha256=plan_sha256, about=dict(about or {})
         )
-        entry = self._entry(
-            attempt=before[-1].attempt + 1 if before else 1,
-            seq=0,
-            kind="claim",
-            at_ms=at_ms,
-            previous=before[-1] if before else None,
-            body=body,
-        )
-        self._create(entry)
-        self._claim = self._last = entry
+        self._claim = self._append("claim", body, at_ms, after=before[-1] if before else None)
         failpoint("ledger.claimed")
         return before
 
     def intent(self, body: Intent, *, at_ms: int) -> None:
         """Record what the next call is about to do. Refused when another attempt has begun."""
         self.check_claim()
-        self._append("intent", body, at_ms)
+        self._append("intent", body, at_ms, after=self._held)
 
     def outcome(self, body: StepOutcome, *, at_ms: int) -> None:
         """Record the outcome, even when another attempt has begun meanwhile: it is true, and only this process knows
         it."""
-        self._append("outcome", body, at_ms)
+        self._append("outcome", body, at_ms, after=self._held)
 
     def close(self, counts: Mapping[str, int], *, at_ms: int) -> None:
         """End the attempt, so that the next one may begin at once. Refused when it has begun already."""
         self.check_claim()
-        self._append("close", Close(counts=dict(counts)), at_ms)
+        self._append("close", Close(counts=dict(counts)), at_ms, after=self._held)
         self._last = None
 
     def check_claim(self) -> None:
@@ -135,38 +126,34 @@ class Ledger:
         assert self._last is not None, "no attempt is claimed"
         return self._last
 
-    def _append(self, kind: Kind, body: Body, at_ms: int) -> None:
-        last = self._held
-        entry = self._entry(attempt=last.attempt, seq=last.seq + 1, kind=kind, at_ms=at_ms, previous=last, body=body)
-        self._create(entry)
-        self._last = entry
-
-    def _create(self, entry: Entry) -> None:
-        """Write an entry. Refused when another process has written it.
+    def _append(self, kind: Kind, body: Body, at_ms: int, *, after: Entry | None) -> Entry:
+        """Write the entry after another one. Refused when another process has written it.
 
         The stored bytes decide, since no two entries have the same bytes. So the entry is ours even if the answer to
         our write was lost, and not ours if a store lets the last writer win (archive.create).
         """
-        path = f"{self.folder}/{entry.name}"
-        create_whole(self._fs, path, entry.to_bytes(), what="ledger", needs_links=True)
-        self._require_own(entry)
-
-    def _require_own(self, entry: Entry) -> None:
-        path = f"{self.folder}/{entry.name}"
-        if read_file(self._fs, path) != entry.to_bytes():
-            raise Refused("ledger entry already exists", where=path, fix="another attempt is running")
-
-    def _entry(self, *, attempt: int, seq: int, kind: Kind, at_ms: int, previous: Entry | None, body: Body) -> Entry:
-        return Entry(
+        attempt, seq = (after.attempt if after else 0) + 1, 0
+        if after is not None and kind != "claim":
+            attempt, seq = after.attempt, after.seq + 1
+        entry = Entry(
             cluster_id=self._cluster_id,
             plan_id=self._plan_id,
             attempt=attempt,
             seq=seq,
             kind=kind,
             at_ms=at_ms,
-            previous_sha256=None if previous is None else sha256(previous.to_bytes()).hexdigest(),
+            previous_sha256=None if after is None else sha256(after.to_bytes()).hexdigest(),
             body=body,
         )
+        create_whole(self._fs, f"{self.folder}/{entry.name}", entry.to_bytes(), what="ledger", needs_links=True)
+        self._require_own(entry)
+        self._last = entry
+        return entry
+
+    def _require_own(self, entry: Entry) -> None:
+        path = f"{self.folder}/{entry.name}"
+        if read_file(self._fs, path) != entry.to_bytes():
+            raise Refused("ledger entry already exists", where=path, fix="another attempt is running")
 
     def _names(self) -> list[str]:
         """Names of the entries, in order, without temporary files of a killed process."""

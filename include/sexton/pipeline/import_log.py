@@ -22,6 +22,7 @@ from sexton.archive.cluster_metadata import (
     topics_from_file,
     write_metadata,
 )
+from sexton.archive.cut_search import end_of, segments_between
 from sexton.archive.folder import filesystem
 from sexton.archive.lineages import (
     GAP,
@@ -230,7 +231,7 @@ def _differs(
 
 def _is_archived(disk: pafs.FileSystem, fs: pafs.FileSystem, log: DiskLog, lineage: ArchivedLineage) -> bool:
     """Whether the last batch below the archive's end is the same on the disk and in the archive, byte for byte."""
-    archived = lineage.log_segments()
+    archived = segments_between(lineage, end_of(fs, lineage, lineage.next_log_offset))
     on_disk = last_batch_below(disk, log.segments, lineage.next_log_offset)
     if on_disk is None:  # neither may have a batch: only bad bytes, or all compacted away
         return last_batch_below(fs, archived, lineage.next_log_offset) is None

@@ -6,7 +6,6 @@ millisecond, log positions, producers, pending offsets, load profiles.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,6 @@ import pyarrow.compute as pc
 from sexton.archive.admin_intervals import MergedSnapshots, merge_snapshots
 from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
 from sexton.archive.cluster_metadata import differences_text
-from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.figures import MINUTE_MS
@@ -118,21 +116,13 @@ def _record(
         coverage_reason=f"{series.source}, the log is not read: {snapshot.reason}",
         admin_snapshot_sha256=snapshot.sha256,
         inflated_cap_bytes=settings().inflated_cap_bytes,
-        **asdict(_recorded(snapshot)),
+        broker_settings=dict(metadata.settings),
+        topic_settings=dict(metadata.topic_settings),
+        max_message_bytes=metadata.max_message_bytes,
         has_topics=True,
         topics_at_ms=snapshot.taken_at_ms,
         sees_all_topics=metadata.sees_all_topics,
         warnings=[*_warnings(merged), *choice.warnings],
-    )
-
-
-def _recorded(snapshot: AdminSnapshot) -> Recorded:
-    metadata = snapshot.metadata
-    return Recorded(
-        broker_settings=metadata.settings,
-        topic_settings=metadata.topic_settings,
-        max_message_bytes=metadata.max_message_bytes,
-        leaders={},
     )
 
 

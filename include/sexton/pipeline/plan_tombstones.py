@@ -24,11 +24,12 @@ from sexton.analysis.forecast import write_forecast
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.batches import BATCH_FORMAT
 from sexton.coordinator.profiles import profile_of
-from sexton.coordinator.tombstones import TombstonesHash, plan_id
+from sexton.coordinator.tombstones import TombstonesHash
 from sexton.failpoints import failpoint
 from sexton.kernels.encode_batches import EncodedBatches, encode_tombstone_batches
 from sexton.kernels.encode_keys import encode_keys
 from sexton.pipeline.misplaced import in_several
+from sexton.plans.check_content import plan_id_by
 from sexton.plans.limits import VERDICTS, policy_of
 from sexton.plans.plan import BATCHES_FOLDER, FOLDER, TOMBSTONES_FOLDER, WRITTEN_TOMBSTONES, PlannedBatches
 from sexton.plans.plan_content import VERDICT, PlanPart, content_of, part_of
@@ -72,16 +73,7 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
         "Writing the plan", divided, lambda part: _write_divided(folder, record, part), work_bytes=work_bytes
     )
     written.sort(key=lambda each: each.batches.log_partition)
-    identity = plan_id(
-        cluster_id=record.cluster_id,
-        topic_id=record.topic_id,
-        as_of_ms=record.as_of_ms,
-        cuts=record.cuts,
-        profile=record.profile,
-        retention_ms=record.retention_ms,
-        policy_sha256=record.policy_sha256,
-        tombstones={part.batches.log_partition: part.sha256 for part in written},
-    )
+    identity = plan_id_by(record, {part.batches.log_partition: part.sha256 for part in written})
     rows_of = {each.shard: each.rows for each in planned}
     engine.map(
         "Naming tombstones",

@@ -21,7 +21,8 @@ from sexton.kernels.encode_keys import encode_keys
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.log.entry import CODECS
-from sexton.plans.plan import MANIFEST, TOMBSTONES_FOLDER, UNDO_FOLDER, Plan
+from sexton.plans.plan import MANIFEST, TOMBSTONES_FOLDER, UNDO_FOLDER, Plan, PlanRecord
+from sexton.runs.folder import RunRecord
 from sexton.verdicts.expiry import is_of_offset
 
 _HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position", "size_bytes", "data"))
@@ -66,6 +67,11 @@ def plan_id_of(plan: Plan) -> str:
     firsts = np.flatnonzero(np.diff(parts, prepend=-1))
     some = [rows.slice(first, end - first) for first, end in pairwise([*firsts.tolist(), len(parts)])]
     hashes = [tombstones_sha256([each]) for each in some]
+    return plan_id_by(record, dict(zip(parts[firsts].tolist(), hashes, strict=True)))
+
+
+def plan_id_by(record: RunRecord | PlanRecord, tombstones: Mapping[int, str]) -> str:
+    """The plan_id of a run or plan; `tombstones` is as in `plan_id`."""
     return plan_id(
         cluster_id=record.cluster_id,
         topic_id=record.topic_id,
@@ -74,7 +80,7 @@ def plan_id_of(plan: Plan) -> str:
         profile=record.profile,
         retention_ms=record.retention_ms,
         policy_sha256=record.policy_sha256,
-        tombstones=dict(zip(parts[firsts].tolist(), hashes, strict=True)),
+        tombstones=tombstones,
     )
 
 

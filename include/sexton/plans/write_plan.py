@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sexton.archive.files import fsync, is_file, make_folder, write_whole
+from sexton.archive.files import is_file, write_synced, write_whole
 from sexton.archive.folder import filesystem
 from sexton.errors import Refused
 from sexton.failpoints import failpoint
@@ -95,10 +95,7 @@ def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
         return
     for name, sha256 in record.files.items():
         data = read_named(source.fs, source.path(), name, sha256, within=source.path())
-        make_folder(fs, f"{target}/{name}".rpartition("/")[0])
-        with fs.open_output_stream(f"{target}/{name}") as file:
-            file.write(data)
-        fsync(fs, f"{target}/{name}")
+        write_synced(fs, f"{target}/{name}", data)
         failpoint("plan.between")
     failpoint("plan.copied")
     write_whole(fs, f"{target}/{MANIFEST}", manifest, what="plan")

@@ -25,7 +25,7 @@ from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict, Field
 
 from sexton import __version__
-from sexton.archive.files import child_folders, fsync, is_file, make_folder, read_record, safe_name, write_whole
+from sexton.archive.files import child_folders, is_file, read_record, safe_name, write_synced, write_whole
 from sexton.archive.folder import Folder, filesystem
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.profile import Profile
@@ -243,10 +243,7 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
     for name in own.files():
         data = own.read(name)
         files[name] = hashlib.sha256(data).hexdigest()
-        make_folder(fs, f"{target}/{name}".rpartition("/")[0])
-        with fs.open_output_stream(f"{target}/{name}") as file:
-            file.write(data)
-        fsync(fs, f"{target}/{name}")
+        write_synced(fs, f"{target}/{name}", data)
         failpoint("checkpoint.between")
     if files_sha256(files) != record.checkpoint_sha256:  # without a manifest the copied files do not count
         raise SextonError("the fold is not the one that the run was published with", where=own)

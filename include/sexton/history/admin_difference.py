@@ -380,7 +380,8 @@ def judge_snapshot(
     """The verdicts on the offsets of an admin snapshot, each with its committed_offset, and the groups of that
     snapshot."""
     groups, _, offsets = tables_of(merge_snapshots(series, snapshot))
-    groups, offsets = with_nulls("groups", groups), with_nulls("committed_offsets", offsets)
+    groups = with_nulls(groups, TABLES["groups"].columns)
+    offsets = with_nulls(offsets, TABLES["committed_offsets"].columns)
     judged = judge_between(
         offsets.combine_chunks(),
         groups.combine_chunks(),

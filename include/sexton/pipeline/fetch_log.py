@@ -21,7 +21,7 @@ from sexton.archive.lineages import lineage_folder, segments_in
 from sexton.archive.manifest import Manifest, SegmentRange
 from sexton.archive.writer import write_batches, write_manifest
 from sexton.failpoints import failpoint
-from sexton.kafka.client import ClientConfig
+from sexton.job_params import SnapshotRequest
 from sexton.kafka.failures import TransientError
 from sexton.kafka.fetch import LogChangedError, LogReader, Pace
 from sexton.kafka.session import ClusterSession, Connect
@@ -45,9 +45,7 @@ RANGES_A_WAVE = 64
 class FetchWork:
     """A range of one log partition for one task, led by `leader`; `after_epoch` is as in kafka.fetch.LogReader."""
 
-    config: ClientConfig
-    archive: str
-    topic: str
+    request: SnapshotRequest
     where: SegmentRange
     leader: PartitionLeader
     after_epoch: int | None
@@ -108,7 +106,7 @@ def _fetch_here(work: Sequence[FetchWork], connect: Connect, pace: Pace | None, 
         def fetch_share(share: Sequence[FetchWork]) -> list[Fetched]:
             fetched: list[Fetched] = []
             silent: set[int] = set()
-            with connect(share[0].config) as session:
+            with connect(share[0].request.config) as session:
                 for item in share:
                     if fetched:
                         failpoint("snapshot.between")
@@ -136,7 +134,7 @@ def _fetch_in_parallel(engine: Engine, work: Sequence[FetchWork], connect: Conne
     The driver writes the manifests in log order, so no segment ever follows a gap. Otherwise a segment that an election
     has since cut off could be taken for the continuation of another log.
     """
-    fs, root = filesystem(work[0].archive)
+    fs, root = filesystem(work[0].request.archive)
     items = _interleaved(work)
     fetched = [Fetched(manifests=[], changed=item.unfinished) for item in work if item.unfinished]
     stopped: dict[int, str] = {}
@@ -178,7 +176,7 @@ def _connected(
     """`fetch` as a task that opens its connection."""
 
     def work_on(work: FetchWork) -> Fetched:
-        with connect(work.config) as session:
+        with connect(work.request.config) as session:
             return fetch(work, session)
 
     return work_on
@@ -186,7 +184,7 @@ def _connected(
 
 def _fetch_in_order(work: FetchWork, session: ClusterSession, pace: Pace | None = None) -> Fetched:
     """Archive the work of one log partition, segment after segment."""
-    fs, root = filesystem(work.archive)
+    fs, root = filesystem(work.request.archive)
     manifests = []
     try:
         for manifest in _segments(work, session, pace):
@@ -208,12 +206,12 @@ def _fetch_range(work: FetchWork, session: ClusterSession) -> Fetched:
 
 def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None) -> Iterator[Manifest]:
     """Write a range as segments of at most SEGMENT_BYTES plus one response; the caller writes their manifests."""
-    fs, root = filesystem(work.archive)
+    fs, root = filesystem(work.request.archive)
     where = work.where
     folder = lineage_folder(root, where.cluster_id, where.topic_id, where.log_partition, where.lineage)
     reader = LogReader(
         session,
-        work.topic,
+        work.request.topic,
         where.log_partition,
         topic_id=None if where.topic_id == UNKNOWN_ID else where.topic_id,
         leader=work.leader,

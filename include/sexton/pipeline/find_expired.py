@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import SextonError
-from sexton.figures import HOUR_MS
+from sexton.figures import HOUR_MS, some
 from sexton.ledger.recorded_steps import keep_steps_of
 from sexton.plans.limits import policy_of
 from sexton.policy import Policy
@@ -103,12 +103,7 @@ def _owners(engine: Engine, folder: RunFolder, record: RunRecord) -> tuple[Owner
 
 
 def _judge(
-    folder: RunFolder,
-    record: RunRecord,
-    shard: Shard,
-    policy: Policy | None,
-    owners: Owners,
-    steps: KeepSteps | None,
+    folder: RunFolder, record: RunRecord, shard: Shard, policy: Policy | None, owners: Owners, steps: KeepSteps | None
 ) -> _Judged:
     every_ms = None
     if steps is not None:
@@ -138,18 +133,19 @@ def _held_in_vain(policy: Policy, verdicts: pa.Table) -> pa.Table:
 
 def _unheeded(policy: Policy, judged: Sequence[_Judged]) -> Iterator[str]:
     """Warnings about what the broker removes in spite of the policy, and what to do about it."""
-    some = pa.concat_tables([each.held for each in judged if each.held is not None])
-    held = some.group_by("policy_rule").aggregate([("count_all", "sum"), ("broker_expires_at_ms_min", "min")])
+    parts = pa.concat_tables([each.held for each in judged if each.held is not None])
+    held = parts.group_by("policy_rule").aggregate([("count_all", "sum"), ("broker_expires_at_ms_min", "min")])
     by_name = {row["policy_rule"]: row for row in held.to_pylist()}
     for hold in policy.holds:
         if row := by_name.get(hold.name):
             yield (
                 f"hold {hold.name} ({hold.kind}, {hold.owner}) does not stop the broker, which deletes "
-                f"{_offsets(row['count_all_sum'])} of it unless they are committed again, the first at "
+                f"{some(row['count_all_sum'], 'offset')} of it unless they are committed again, the first at "
                 f"{_instant(row['broker_expires_at_ms_min_min'])}: {_REMEDY}"
             )
     if kept_count := sum(each.kept_count for each in judged):
-        yield f"the policy keeps {_offsets(kept_count)} that the broker deletes now by its own retention: {_REMEDY}"
+        kept = some(kept_count, "offset")
+        yield f"the policy keeps {kept} that the broker deletes now by its own retention: {_REMEDY}"
 
 
 _REMEDY = "raise offsets.retention.minutes, or restore them from the archive afterwards"
@@ -170,10 +166,6 @@ def _blind_rules(policy: Policy, record: RunRecord) -> Iterator[str]:
 
 def _rules(names: Sequence[str]) -> str:
     return f"rule{'' if len(names) == 1 else 's'} {', '.join(names)} find{'s' if len(names) == 1 else ''}"
-
-
-def _offsets(count: int) -> str:
-    return f"{count:,} offset{'' if count == 1 else 's'}"
 
 
 def _instant(at_ms: int) -> str:

@@ -166,7 +166,8 @@ def _plan(disk: pafs.FileSystem, to: _Target, request: ImportRequest, logs: Mapp
     ends = archive_ends(to.fs, to.root, cluster_id=to.cluster_id, topic_id=to.topic_id)
     lineages = list_lineages(to.fs, to.root, cluster_id=to.cluster_id, topic_id=to.topic_id)
     metadata = newest_metadata(to.fs, to.root, cluster_id=to.cluster_id)
-    retention_ms = metadata.delete_retention_ms if metadata else None
+    recorded_ms = metadata.delete_retention_ms if metadata else None
+    retention_ms = KAFKAS_DELETE_RETENTION_MS if recorded_ms is None else recorded_ms
     counted = metadata.partition_count if metadata and metadata.topic_id == to.topic_id else None
     work = []
     for log_partition, log in logs.items():
@@ -176,12 +177,7 @@ def _plan(disk: pafs.FileSystem, to: _Target, request: ImportRequest, logs: Mapp
             doubt = (
                 _differs(disk, to.fs, log, end, lineages[log_partition][-1])
                 or _counts_differ(end, counted, to.count)
-                or _is_unobserved(
-                    log,
-                    end,
-                    request.taken_at_ms,
-                    KAFKAS_DELETE_RETENTION_MS if retention_ms is None else retention_ms,
-                )
+                or _is_unobserved(log, end, request.taken_at_ms, retention_ms)
             )
         work.append(_work(log, end, doubt, request.taken_at_ms, to.count))
     refused = [f"log partition {item.log.log_partition}: {item.doubt}" for item in work if item.doubt]

@@ -259,9 +259,7 @@ def _plan(
             )
             work.append(
                 FetchWork(
-                    config=request.config,
-                    archive=request.archive,
-                    topic=request.topic,
+                    request=request,
                     where=where,
                     leader=PartitionLeader(node_id=log.leader, epoch=log.leader_epoch),
                     after_epoch=archived.leader_epoch if archived and not new else NO_EPOCH,

@@ -45,12 +45,7 @@ Page = Callable[[PlanContent], bytes]
 
 
 def write_log_partition(
-    folder: RunFolder,
-    log_partition: int,
-    *,
-    tombstones: Iterable[pa.Table],
-    undo: Iterable[pa.Table],
-    batches: bytes,
+    folder: RunFolder, log_partition: int, *, tombstones: Iterable[pa.Table], undo: Iterable[pa.Table], batches: bytes
 ) -> dict[str, str]:
     """Write the files of one log partition, whose tables may come in pieces; return file name -> SHA-256."""
     files = {

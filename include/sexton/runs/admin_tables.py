@@ -4,6 +4,8 @@ A group belongs to the log partition that its id hashes to. If the number of log
 are in ONLY_PARTITION. Columns that only the bytes of the log can fill are absent.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +17,7 @@ from sexton.archive.cluster_metadata import snapshot_instants, the_cluster
 from sexton.archive.folder import filesystem
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import UsageError
-from sexton.tables import TABLES
+from sexton.tables import Column
 
 ONLY_PARTITION = 0
 NOT_DESCRIBED = "Dead"
@@ -98,9 +100,9 @@ def tables_of(merged: MergedSnapshots) -> tuple[pa.Table, pa.Table, pa.Table]:
     )
 
 
-def with_nulls(table: str, rows: pa.Table) -> pa.Table:
-    """Rows of a table, with NULL in the declared columns that admin snapshots do not fill."""
-    for column in TABLES[table].columns:
+def with_nulls(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
+    """The rows, with NULL in the columns that they lack, such as those that admin snapshots do not fill."""
+    for column in columns:
         if column.name not in rows.column_names:
             rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type))
     return rows

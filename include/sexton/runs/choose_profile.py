@@ -48,7 +48,7 @@ class Choice:
         )
         return [*self.doubts, *self.open_points, *([] if self.profile.is_proven else [unproven])]
 
-    def held_against(self, parts: "Iterable[ProfileEvidence]", broker_version: str | None = None) -> "Choice":
+    def held_against(self, parts: "Sequence[ProfileEvidence]", broker_version: str | None = None) -> "Choice":
         """This choice, with a doubt if the log, or else the recorded broker, contradicts it."""
         found = contradiction(self.profile, parts) or _other_broker(self.profile, broker_version)
         return self if found is None else replace(self, doubts=[*self.doubts, found])
@@ -136,9 +136,8 @@ def of_version(broker_version: str, glimpse: Callable[[], Iterable[ProfileEviden
     )
 
 
-def of_evidence(parts: Iterable[ProfileEvidence], disk: ReleaseBounds = UNBOUNDED) -> Choice:
+def of_evidence(parts: Sequence[ProfileEvidence], disk: ReleaseBounds = UNBOUNDED) -> Choice:
     """The profile that the log proves, within the bounds from the disk."""
-    parts = list(parts)
     if any(part.new_types for part in parts):
         is_preview = all(part.new_types <= group_coordinator.PREVIEW_TYPES and not part.version_4 for part in parts)
         since = group_coordinator.FIRST_RELEASE if is_preview else group_coordinator.FIRST_BY_DEFAULT
@@ -175,9 +174,8 @@ def _java(proof: str, since: Release, parts: Sequence[ProfileEvidence], disk: Re
     return replace(choice, profile=profile, open_points=[f"taken for {profile.text}: {'; '.join(reasons)}"])
 
 
-def bounds_of(parts: Iterable[ProfileEvidence], disk: ReleaseBounds) -> ReleaseBounds:
+def bounds_of(parts: Sequence[ProfileEvidence], disk: ReleaseBounds) -> ReleaseBounds:
     """The possible releases of the broker that wrote a log of the newest record format."""
-    parts = list(parts)
     is_java = any(part.new_types or part.version_4 for part in parts)  # group values may be older than the upgrade
     return disk.and_log(
         newest_ms=max((part.newest_ms for part in parts), default=-1),
@@ -191,7 +189,7 @@ def _of_bounds(bounds: ReleaseBounds) -> Choice:
     profile = profiles.NEWEST if bounds.highest is None else profiles.of_broker(text_of(bounds.highest))
     if bounds.lowest is not None and bounds.lowest > profile.release[:2]:
         profile = profiles.of_broker(text_of(bounds.lowest))
-    if not (bounds.is_before_4 or bounds.is_from_4):
+    if not bounds.leaves_one_coordinator:
         return ambiguous(profile, reasons)
     since = "" if bounds.lowest is None else f"from {text_of(bounds.lowest)}"
     until = "" if bounds.highest is None else f"up to {text_of(bounds.highest)}"
@@ -201,15 +199,13 @@ def _of_bounds(bounds: ReleaseBounds) -> Choice:
     return Choice(profile=profile, source=f"proof: {'; '.join(reasons)}", open_points=[] if is_one else [release])
 
 
-def is_of_old_formats(parts: Iterable[ProfileEvidence]) -> bool:
+def is_of_old_formats(parts: Sequence[ProfileEvidence]) -> bool:
     """Whether there are batches, and all are of older record formats than the newest."""
-    parts = list(parts)
     return any(part.batches for part in parts) and _newest_format(parts) < 2
 
 
-def contradiction(profile: Profile, parts: Iterable[ProfileEvidence]) -> str | None:
+def contradiction(profile: Profile, parts: Sequence[ProfileEvidence]) -> str | None:
     """Why no coordinator of `profile` can have written this log; None without a contradiction."""
-    parts = list(parts)
     proof = _newer(profile, parts)
     if proof is None:
         proven = of_evidence(parts)
@@ -221,7 +217,7 @@ def contradiction(profile: Profile, parts: Iterable[ProfileEvidence]) -> str | N
     return f"the log contradicts the profile {profile.text}: {proof} (--profile auto takes what the log proves)"
 
 
-def _newer(profile: Profile, parts: list[ProfileEvidence]) -> str | None:
+def _newer(profile: Profile, parts: Sequence[ProfileEvidence]) -> str | None:
     """The evidence in the log of a later release."""
     types = sorted({number for part in parts for number in part.new_types if not profile.reads(number)})
     if types:
@@ -239,7 +235,7 @@ def _newer(profile: Profile, parts: list[ProfileEvidence]) -> str | None:
     return None
 
 
-def _newest_format(parts: list[ProfileEvidence]) -> int:
+def _newest_format(parts: Sequence[ProfileEvidence]) -> int:
     """The newest record format of the log; 0 for one without batches."""
     if any(part.batches > part.format_0 + part.format_1 for part in parts):
         return 2

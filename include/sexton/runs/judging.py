@@ -4,7 +4,6 @@ It joins the broker's verdict on each offset, its orphan kind, the open transact
 verdict.
 """
 
-from collections.abc import Iterable
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -20,8 +19,9 @@ from sexton.coordinator.expiry import (
 from sexton.coordinator.profiles import profile_of
 from sexton.figures import MINUTE_MS
 from sexton.policy import Policy
+from sexton.runs.admin_tables import with_nulls
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, Shard
-from sexton.tables import TABLES, Column
+from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge_unblocked, suspects, sweep_block, under_block
 from sexton.verdicts.intervals import at_latest, by_latest, judge_between
 from sexton.verdicts.keeping import (
@@ -84,7 +84,7 @@ def judge_offsets(
     verdicts = _beside(verdicts, against_topics(latest, known_topics(folder, record)))
     transactions = folder.read_table("open_transactions", shard.log_partition)
     verdicts = _beside(verdicts, pins(offsets, pending, transactions, owners))
-    verdicts = _filled(verdicts, (column for column in TABLES[TABLE].columns if column.known_from is not None))
+    verdicts = with_nulls(verdicts, (column for column in TABLES[TABLE].columns if column.known_from is not None))
     if policy is not None:
         verdicts = _beside(verdicts, client_times(offsets, groups, steps))
         counted = base_of_clients(verdicts if is_instant else by_latest(verdicts, offsets), latest)
@@ -100,7 +100,7 @@ def judge_offsets(
             check_interval_ms=check_interval_ms(record),
         )
         verdicts = _beside(_beside(verdicts, judged), kept)
-    return _filled(verdicts, TABLES[TABLE].columns)
+    return with_nulls(verdicts, TABLES[TABLE].columns)
 
 
 def _sweep_ms(record: RunRecord) -> int | None:
@@ -164,13 +164,6 @@ def known_topics(folder: RunFolder, record: RunRecord) -> TopicsTable | None:
         partitions=folder.read_table("topic_partitions", WHOLE_RUN),
         sees_all=bool(record.sees_all_topics),
         recorded_at_ms=record.topics_at_ms,
-    )
-
-
-def _filled(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
-    """The rows, with NULL in the columns that they lack."""
-    return _beside(
-        rows, pa.table({c.name: pa.nulls(rows.num_rows, c.type) for c in columns if c.name not in rows.column_names})
     )
 
 

@@ -70,12 +70,10 @@ class ReleaseBounds:
         return found if newest is None else found.and_to(newest, f"the newest record is of {day_of(newest_ms)}")
 
     @property
-    def is_before_4(self) -> bool:
-        return self.highest is not None and self.highest < FIRST_WITHOUT_ZOOKEEPER
-
-    @property
-    def is_from_4(self) -> bool:
-        return self.lowest is not None and self.lowest >= FIRST_WITHOUT_ZOOKEEPER
+    def leaves_one_coordinator(self) -> bool:
+        """Whether all releases are before 4.0, or all from 4.0 on."""
+        is_before = self.highest is not None and self.highest < FIRST_WITHOUT_ZOOKEEPER
+        return is_before or (self.lowest is not None and self.lowest >= FIRST_WITHOUT_ZOOKEEPER)
 
 
 UNBOUNDED = ReleaseBounds()

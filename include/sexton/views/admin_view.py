@@ -12,6 +12,7 @@ from sexton.coordinator.api.topics import Topics
 from sexton.job_params import ReplayRequest
 from sexton.runs.admin_tables import ONLY_PARTITION, tables_of, with_nulls
 from sexton.runs.choose_profile import choose
+from sexton.tables import TABLES
 from sexton.uris import uri_without_login
 from sexton.views.coordinator_view import CoordinatorView, LazyShards, LoadedPartition
 
@@ -55,6 +56,6 @@ class _SnapshotParts:
         own["committed_offsets"] = own["committed_offsets"].append_column("log_offset", nowhere)
         unstable = own["committed_offsets"].filter(pc.fill_null(own["committed_offsets"]["is_unstable"], False))
         own |= {"unreachable_offsets": own["committed_offsets"].slice(0, 0), "pending_offsets": unstable}
-        held = TablesView({name: with_nulls(name, rows) for name, rows in own.items()})
+        held = TablesView({name: with_nulls(rows, TABLES[name].columns) for name, rows in own.items()})
         self.read[log_partition] = LoadedPartition(held=held)
         return CoordinatorShard(status=Status.ACTIVE, view=held)

@@ -245,14 +245,9 @@ def _clock(tables: RunTables, sweeps: Sweeps, log_partition: int, check_interval
         return None
     fs, root = filesystem(settings().archive_uri)
     try:
+        row, back_to = tables.row, min(at for at, _ in seen)
         found = led_from(
-            fs,
-            root,
-            cluster_id=tables.row["cluster_id"],
-            topic_id=tables.row["topic_id"],
-            log_partition=log_partition,
-            as_of_ms=tables.as_of_ms,
-            back_to=min(at for at, _ in seen),
+            fs, root, row["cluster_id"], row["topic_id"], log_partition, as_of_ms=tables.as_of_ms, back_to=back_to
         )
     except (SextonError, OSError):  # the tables alone are enough to read
         found = None

@@ -7,14 +7,7 @@ from sexton.archive.lineages import list_lineages, read_segment_manifest
 
 
 def led_from(
-    fs: pafs.FileSystem,
-    root: str,
-    *,
-    cluster_id: str,
-    topic_id: str,
-    log_partition: int,
-    as_of_ms: int,
-    back_to: int,
+    fs: pafs.FileSystem, root: str, cluster_id: str, topic_id: str, log_partition: int, *, as_of_ms: int, back_to: int
 ) -> tuple[int | None, int] | None:
     """The broker that led when the snapshot of an instant was taken, and the first log_offset of its leader epoch.
 

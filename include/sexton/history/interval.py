@@ -182,14 +182,9 @@ def _sweeps(work: _ChangesWork, changes: pa.Table) -> pa.Table:
     if not swept.num_rows:
         return swept
     fs, root = filesystem(work.uri)
+    record, back_to = work.record, swept["first_log_offset"][0].as_py()
     led = led_from(
-        fs,
-        root,
-        cluster_id=work.record.cluster_id,
-        topic_id=work.record.topic_id,
-        log_partition=work.log_partition,
-        as_of_ms=work.record.as_of_ms,
-        back_to=swept["first_log_offset"][0].as_py(),
+        fs, root, record.cluster_id, record.topic_id, work.log_partition, as_of_ms=record.as_of_ms, back_to=back_to
     )
     return swept if led is None else swept_by(swept, *led)
 

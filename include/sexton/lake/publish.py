@@ -101,7 +101,7 @@ def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKe
         table = load(lake, name)
     tagged = table.snapshot_by_name(run.tag)
     if tagged is None or owner(table, run, snapshot_id=tagged.snapshot_id) != run.run_id:
-        _commit(lake, table, (), (_tagged(run, _main(table)),))
+        _commit(lake, table, _tagged(run, _main(table)))
     return _main(table), False
 
 
@@ -130,7 +130,7 @@ def _publish_nothing(lake: Lake, run: RunKey, name: str) -> int:
         replace_rows(lake, TABLES[name], TABLES[name].arrow_schema().empty_table(), partition_of(run))
         table = load(lake, name)
     if run.tag in table.refs():  # the tag of an earlier attempt that had rows
-        _commit(lake, table, (), (_tagged(run, _main(table)),))
+        _commit(lake, table, _tagged(run, _main(table)))
     return _main(table)
 
 
@@ -138,12 +138,11 @@ def _fast_forward(lake: Lake, run: RunKey, table: "IcebergTable", head: int, mai
     """Set main to the branch's head, tag it and drop the branch in one commit; fails if either ref has moved."""
     from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
-    as_they_were = (
-        AssertRefSnapshotId(ref="main", snapshot_id=main),
-        AssertRefSnapshotId(ref=run.branch, snapshot_id=head),
-    )
+    main_was = AssertRefSnapshotId(ref="main", snapshot_id=main)
+    branch_was = AssertRefSnapshotId(ref=run.branch, snapshot_id=head)
     moved = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=head)
-    _commit(lake, table, as_they_were, (moved, _tagged(run, head), RemoveSnapshotRefUpdate(ref_name=run.branch)))
+    dropped = RemoveSnapshotRefUpdate(ref_name=run.branch)
+    _commit(lake, table, moved, _tagged(run, head), dropped, requires=(main_was, branch_was))
 
 
 def _tagged(run: RunKey, snapshot_id: int) -> "SetSnapshotRefUpdate":
@@ -154,13 +153,10 @@ def _tagged(run: RunKey, snapshot_id: int) -> "SetSnapshotRefUpdate":
 
 
 def _commit(
-    lake: Lake,
-    table: "IcebergTable",
-    requirements: tuple["TableRequirement", ...],
-    updates: tuple["TableUpdate", ...],
+    lake: Lake, table: "IcebergTable", *updates: "TableUpdate", requires: tuple["TableRequirement", ...] = ()
 ) -> None:
     with lake.reader() as catalog:
-        catalog.commit_table(table, requirements, updates)
+        catalog.commit_table(table, requires, updates)
 
 
 def _write_rows(lake: Lake, run: RunKey, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from sexton.archive.cluster_metadata import the_cluster
 from sexton.archive.files import safe_name
@@ -36,8 +36,6 @@ _NAMED_FILES = 3
 
 class CheckState(BaseModel):
     """When a cluster's newest checkpoint was last confirmed; None if never."""
-
-    model_config = ConfigDict(extra="ignore")
 
     at_ms: int | None = None
 

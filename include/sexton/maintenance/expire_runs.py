@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyarrow import fs as pafs
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from sexton.archive.files import cluster_folder, is_file, list_folder, read_json, write_whole
 from sexton.archive.folder import filesystem
@@ -42,8 +42,6 @@ _REMOVAL = re.compile(r"expire_runs-\d{1,19}(-\d+)?\.json")
 
 class Removal(BaseModel):
     """The runs that one call removes, as rows of `runs`. `is_done` once no table has rows of them."""
-
-    model_config = ConfigDict(extra="ignore")
 
     at_ms: int
     runs: list[dict[str, Any]]

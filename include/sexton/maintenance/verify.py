@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyarrow import fs as pafs
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from sexton.archive.folder import filesystem
 from sexton.archive.lineages import ArchivedSegment, clusters_of, list_lineages, topics_of
@@ -33,8 +33,6 @@ class VerifyState(BaseModel):
     `corrupt` has the segments and `checkpoints` the checkpoints that were corrupt when last read, as paths in the
     cluster's folder.
     """
-
-    model_config = ConfigDict(extra="ignore")
 
     part: int = 0
     parts: int = 0

@@ -12,6 +12,7 @@ snapshot then queries the log ends again, and fetches what is missing.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -159,15 +160,14 @@ def _interleaved(work: Iterable[FetchWork]) -> list[FetchWork]:
 
     A range is only valid under the present leader: after an election it is unknown what the other tasks have read.
     """
-    numbered = [
-        (
-            number,
-            replace(item, where=replace(item.where, first_log_offset=start, next_log_offset=end), after_epoch=None),
-        )
+    by_log_partition = [
+        [
+            replace(item, where=replace(item.where, first_log_offset=start, next_log_offset=end), after_epoch=None)
+            for start, end in ranges(item.where.first_log_offset, item.where.next_log_offset)
+        ]
         for item in work
-        for number, (start, end) in enumerate(ranges(item.where.first_log_offset, item.where.next_log_offset))
     ]
-    return [item for _, item in sorted(numbered, key=lambda pair: pair[0])]
+    return [item for turn in zip_longest(*by_log_partition) for item in turn if item is not None]
 
 
 def _connected(

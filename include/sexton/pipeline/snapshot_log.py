@@ -207,14 +207,14 @@ def earlier(request: SnapshotRequest) -> TakenSnapshot | None:
     """
     fs, root = filesystem(request.archive)
     clusters = [request.cluster_id] if request.cluster_id is not None else child_folders(fs, root)
-    if request.as_of_ms is not None and len(clusters) == 1 and not snapshot_instants(fs, root, clusters[0]):
-        survey = AdminSnapshots(fs, root, clusters[0]).at(request.as_of_ms)
-        return None if survey is None else _of_snapshot(survey)
-    # A snapshot that died has no metadata. Without any metadata, snapshot_window would take its segments for a
-    # snapshot.
-    if request.as_of_ms is None or len(clusters) != 1 or not snapshot_instants(fs, root, clusters[0]):
+    if request.as_of_ms is None or len(clusters) != 1:
         return None
     (cluster_id,) = clusters
+    # A snapshot that died has no metadata. Without any metadata, snapshot_window would take its segments for a
+    # snapshot.
+    if not snapshot_instants(fs, root, cluster_id):
+        survey = AdminSnapshots(fs, root, cluster_id).at(request.as_of_ms)
+        return None if survey is None else _of_snapshot(survey)
     window = snapshot_window(fs, root, cluster_id=cluster_id, as_of_ms=request.as_of_ms, settle_ms=request.settle_ms)
     if (settling := window.settling) is None:
         return None

@@ -22,7 +22,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from sexton import __version__
 from sexton.archive.files import child_folders, is_file, read_record, safe_name, write_synced, write_whole
@@ -52,8 +52,6 @@ _T = TypeVar("_T")
 
 class CheckpointManifest(BaseModel):
     """Metadata of a checkpoint. `files` are SHA-256s by path below its folder, `sha256` covers all of them."""
-
-    model_config = ConfigDict(extra="ignore")
 
     fold_format: str
     cluster_id: str

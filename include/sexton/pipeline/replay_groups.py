@@ -54,8 +54,9 @@ from sexton.runs.endless_load import endless_load
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED, Merged, fold_log, glimpse
 from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256
+from sexton.runs.judging import block_at
 from sexton.runs.source import LogSource, open_source
-from sexton.verdicts.expiry import held_offsets, sweep_block
+from sexton.verdicts.expiry import held_offsets
 
 STATE_TABLES = (
     "committed_offsets",
@@ -257,18 +258,11 @@ def _state(
     )
     state = bucket.tables
     served = set(state["groups"]["group_id"].to_pylist()) if homes else set()
-    block = sweep_block(
-        held_offsets(state["committed_offsets"], state["unreachable_offsets"]),
-        state["groups"],
-        state["pending_offsets"],
-        retention_ms=record.retention_ms,
-        now_ms=record.as_of_ms,
-        profile=fold.profile,
-    )
+    held = held_offsets(state["committed_offsets"], state["unreachable_offsets"])
     written = _Written(
         shard=shard,
         bucket=replace(bucket, tables={}),
-        block=block,
+        block=block_at(record, held, state["groups"], state["pending_offsets"], fold.profile),
         undescribable=_undescribable(state["groups"], state["members"], fold.profile),
         homes=sorted({home for group_id, home in homes.items() if group_id in served}),
     )

@@ -16,6 +16,7 @@ from sexton.coordinator.expiry import (
     block_in,
     first_block,
 )
+from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.figures import MINUTE_MS
 from sexton.policy import Policy
@@ -127,16 +128,17 @@ def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepB
     for shard in folder.shards_in("groups", log_partition):
         columns = ["group_id", "group_type", "left_targets"]  # usually no group is suspect, and nothing else is read
         if suspects(folder.read_table("groups", shard, columns), profile).num_rows:
-            block = sweep_block(
-                read_held(folder, shard),
-                folder.read_table("groups", shard),
-                folder.read_table("pending_offsets", shard),
-                retention_ms=record.retention_ms,
-                now_ms=record.as_of_ms,
-                profile=profile,
-            )
+            groups, pending = (folder.read_table(name, shard) for name in ("groups", "pending_offsets"))
+            block = block_at(record, read_held(folder, shard), groups, pending, profile)
             blocks += [block] if block is not None else []
     return first_block(blocks)
+
+
+def block_at(
+    record: RunRecord, held: pa.Table, groups: pa.Table, pending: pa.Table, profile: Profile
+) -> SweepBlock | None:
+    """`sweep_block` by the retention and instant of `record`."""
+    return sweep_block(held, groups, pending, retention_ms=record.retention_ms, now_ms=record.as_of_ms, profile=profile)
 
 
 def sweep_fails(folder: RunFolder, record: RunRecord, log_partition: int) -> bool:

@@ -209,7 +209,8 @@ def test_the_brokers_own_tombstones_come_in_the_intervals(
     for taken_at_ms in instants[:: max(1, len(instants) // 25)]:
         taken = AdminSnapshots(LOCAL, str(tmp_path / "admin"), cluster_id).manifest(taken_at_ms)
         tables = tables_of(merge_snapshots(AdminSnapshots(LOCAL, str(tmp_path / "admin"), taken.cluster_id), taken))
-        groups, offsets = with_nulls("groups", tables[0]), with_nulls("committed_offsets", tables[2])
+        groups = with_nulls(tables[0], TABLES["groups"].columns)
+        offsets = with_nulls(tables[2], TABLES["committed_offsets"].columns)
         rules = {"retention_ms": RETENTION_MS, "sweep_ms": SWEEP_MS}
         judged = judge_between(offsets, groups, now_ms=taken_at_ms, seen_ms=taken_at_ms, **rules)
         for row in judged.to_pylist():

@@ -35,7 +35,7 @@ def tables(*, group: dict[str, Any], offset: dict[str, Any]) -> tuple[pa.Table, 
 
 def _table(name: str, row: dict[str, Any]) -> pa.Table:
     schema = pa.schema([TABLES[name].column(column).field for column in row])
-    return with_nulls(name, pa.Table.from_pylist([row], schema=schema))
+    return with_nulls(pa.Table.from_pylist([row], schema=schema), TABLES[name].columns)
 
 
 def judged(*, group: dict[str, Any] | None = None, sweep_ms: int | None = None, **offset: Any) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """The jars that Spark and the embedded broker need: pinned in jars.lock, fetched once into the cache, verified.
 
 jars.lock is flat: every artifact of a set with its size and SHA-256, so nothing is resolved at run time, and a jar that
-was replaced on its way is refused. Fetching, and resolving when the lock is made again (`python -m sexton.kafka.jars
-lock`), is jgo's work. Maven's local repository is used first. The remote repository is jgo's default unless the user
-configures another: `[repositories]` in jgo's own settings file, or a mirror of `central` in Maven's settings.xml;
-HTTP(S) proxies as usual.
+was replaced on its way is refused (`python -m sexton_dev.jar_lock` makes it again). Fetching is jgo's work. Maven's
+local repository is used first. The remote repository is jgo's default unless the user configures another:
+`[repositories]` in jgo's own settings file, or a mirror of `central` in Maven's settings.xml; HTTP(S) proxies as usual.
 """
 
 import shutil
@@ -13,9 +12,9 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from hashlib import file_digest, sha256
+from hashlib import file_digest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 from xml.etree import ElementTree
 
 from rich.console import Console
@@ -37,29 +36,9 @@ FIX = "check the network, the proxy or the mirror, then run `make install` again
 
 JarSet = Literal["kafka", "spark", "s3"]
 
-ROOTS: dict[JarSet, tuple[str, ...]] = {
-    "kafka": (
-        "org.apache.kafka:kafka_2.13:4.3.1",
-        "org.apache.kafka:kafka-tools:4.3.1",
-        "org.slf4j:slf4j-simple:1.7.36",
-    ),
-    "spark": (
-        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-        "org.xerial:sqlite-jdbc:3.54.1.0",
-        "org.postgresql:postgresql:42.7.13",
-    ),
-    # The AWS SDK for Iceberg's S3FileIO: only where the warehouse is in an object store, so not fetched unasked.
-    "s3": ("org.apache.iceberg:iceberg-aws-bundle:1.12.0",),
-}
+ALL_SETS: tuple[JarSet, ...] = get_args(JarSet)
 EVERYWHERE: tuple[JarSet, ...] = ("kafka", "spark")
-EXCLUDED = (
-    # kafka-tools brings all of Kafka Connect with a web server, for tools that are not used here.
-    "org.apache.kafka:connect-api",
-    "org.apache.kafka:connect-json",
-    "org.apache.kafka:connect-runtime",
-    "org.apache.kafka:connect-transforms",
-    "org.checkerframework:checker-qual",  # annotations for compilers, which Postgres's driver names as its need
-)
+"""`s3` is the AWS SDK for Iceberg's S3FileIO: only where the warehouse is in an object store, not fetched unasked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +117,7 @@ def _fetch(folder: Path, jars: Sequence[Jar]) -> None:
         Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress,
         ThreadPoolExecutor(CONNECTIONS) as pool,
     ):
-        context = _maven(Path(scratch))
+        context = maven(Path(scratch))
         task = progress.add_task("", total=sum(jar.size_bytes for jar in jars))
         waiting = {pool.submit(_fetch_one, context, jar, folder): jar for jar in jars}
         try:
@@ -173,7 +152,7 @@ def _fetch_one(context: "MavenContext", jar: Jar, folder: Path) -> None:
     part.replace(folder / jar.file_name)
 
 
-def _maven(scratch: Path) -> "MavenContext":
+def maven(scratch: Path) -> "MavenContext":
     """jgo's access to the repositories that the user's own settings name, else to its default one."""
     try:
         from jgo.config import GlobalSettings
@@ -204,39 +183,15 @@ def central_mirror(settings_xml: Path) -> str | None:
     return None
 
 
-def make_lock(lock: Path = LOCK_FILE) -> list[Jar]:
-    """Resolve ROOTS with all dependencies and write `lock`; no version is chosen automatically: ROOTS has them."""
-    jars = []
-    with tempfile.TemporaryDirectory(prefix="sexton-jars-") as scratch:
-        context = _maven(Path(scratch))
-        excluded = [context.project(*name.split(":")) for name in EXCLUDED]
-        for jar_set, roots in ROOTS.items():
-            dependencies = [context.create_dependency(root, excluded) for root in roots]
-            direct, needed = context.resolver.resolve(dependencies)
-            for artifact in sorted({dep.artifact for dep in [*direct, *needed]}, key=str):
-                data = artifact.resolve().read_bytes()
-                coordinate = f"{artifact.groupId}:{artifact.artifactId}:{artifact.version}"
-                digest = sha256(data).hexdigest()
-                jars.append(Jar(jar_set=jar_set, coordinate=coordinate, size_bytes=len(data), sha256=digest))
-    lines = [f"{jar.jar_set} {jar.coordinate} {jar.size_bytes} {jar.sha256}" for jar in jars]
-    head = "# set, group:artifact:version, bytes, SHA-256. Made by `python -m sexton.kafka.jars lock`.\n"
-    lock.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
-    return jars
-
-
 def main(arguments: Sequence[str]) -> int:
-    """`lock` writes jars.lock; `ensure` fetches missing jars into this deployment's cache: of the named sets, else of
-    the sets that are always needed."""
-    asked = [jar_set for jar_set in ROOTS if jar_set in arguments[1:]] or EVERYWHERE
-    if list(arguments) != ["lock"] and (arguments[:1] != ["ensure"] or not {*arguments[1:]} <= ROOTS.keys()):
-        sys.stderr.write(f"usage: python -m sexton.kafka.jars lock | ensure [{' | '.join(ROOTS)}]...\n")
+    """`ensure` fetches missing jars into this deployment's cache: of the named sets, else of the sets that are always
+    needed."""
+    if arguments[:1] != ["ensure"] or not {*arguments[1:]} <= {*ALL_SETS}:
+        sys.stderr.write(f"usage: python -m sexton.kafka.jars ensure [{' | '.join(ALL_SETS)}]...\n")
         return UsageError.exit_code
     try:
-        if arguments[0] == "lock":
-            sys.stdout.write(f"{len(make_lock())} jars pinned in {LOCK_FILE}\n")
-        else:
-            for jar_set in asked:
-                ensure(settings().cache, jar_set)
+        for jar_set in [each for each in ALL_SETS if each in arguments[1:]] or EVERYWHERE:
+            ensure(settings().cache, jar_set)
     except SextonError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

@@ -127,8 +127,8 @@ def test_a_refused_request_is_told_as_such() -> None:
 @pytest.mark.parametrize("call", OPERATIONS)
 def test_every_refusal_of_every_call_has_an_acl(call: str) -> None:
     for name in ("GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"):
-        assert str(missing_acl(name, call, principal=None)).startswith("allow this principal ")
-    assert missing_acl("NOT_COORDINATOR", call, principal=None) is None
+        assert str(missing_acl(name, call, {}, principal=None)).startswith("allow this principal ")
+    assert missing_acl("NOT_COORDINATOR", call, {}, principal=None) is None
 
 
 def test_every_ambiguous_name_is_one_of_kafkas() -> None:

@@ -66,8 +66,8 @@ class Logs:
             offset, at_ms = next(((n, ms) for n, ms in enumerate(log) if n >= self.start and ms >= timestamp), (-1, -1))
         return Answer(partition_index=number, error_code=error, offset=offset, timestamp=at_ms)
 
-    def missing_acl(self, name: str, call: str, *, topic: str) -> str | None:
-        return f"DESCRIBE on topic {topic}" if name == "TOPIC_AUTHORIZATION_FAILED" else None
+    def named(self, name: str, call: str, *, topic: str) -> str:
+        return f"{name} (DESCRIBE on topic {topic})" if name == "TOPIC_AUTHORIZATION_FAILED" else name
 
 
 def look_up(logs: Logs, offsets: Mapping[int, set[int]], known: Mapping[Any, TimeBounds] | None = None) -> Any:

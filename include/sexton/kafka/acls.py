@@ -3,6 +3,7 @@
 A broker's refusal never names the ACL that would allow the call.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,22 +52,11 @@ class Acl:
         return f"allow {self.principal or 'this principal'} {self.operation} on {on}"
 
 
-def missing_acl(
-    error_name: str,
-    call: str,
-    *,
-    principal: str | None,
-    topic: str | None = None,
-    group_id: str | None = None,
-    transactional_id: str | None = None,
-) -> Acl | None:
-    """The ACL that `principal` lacks when `call` (ListGroups, OffsetDelete, ...) is answered `error_name`; None for
-    errors other than missing access."""
+def missing_acl(error_name: str, call: str, names: Mapping[str, str | None], *, principal: str | None) -> Acl | None:
+    """The ACL that `principal` lacks when `call` (ListGroups, OffsetDelete, ...) about the named resources is answered
+    `error_name`; None for errors other than missing access."""
     resource = RESOURCES.get(error_name)
     if resource is None:
         return None
     operation = OPERATIONS[call].get(resource, "DESCRIBE")
-    name = {
-        "group": group_id, "topic": topic, "cluster": None, "transactional id": transactional_id,
-    }[resource]  # fmt: skip
-    return Acl(operation=operation, resource=resource, name=name, principal=principal)
+    return Acl(operation=operation, resource=resource, name=names.get(resource), principal=principal)

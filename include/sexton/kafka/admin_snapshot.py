@@ -40,6 +40,7 @@ from sexton.kafka.group_state import (
     committed_offsets,
     find_coordinator,
     list_groups,
+    offsets_in,
 )
 from sexton.kafka.messages import (
     ConsumerGroupDescribeRequest,
@@ -193,10 +194,8 @@ def snapshot_group(
         group = _group(listed)
         _Snapshot(session, {group_id: listed}, now_ms=lambda: 0, sleep=time.sleep).describe([group])
         if group.error is not None:
-            acl = session.missing_acl(group.error, "DescribeGroups", group_id=group_id)
-            return GroupSnapshot(
-                group_id=group_id, group_type=group_type, error=f"{group.error} ({acl})" if acl else group.error
-            )
+            error_text = session.named(group.error, "DescribeGroups", group_id=group_id)
+            return GroupSnapshot(group_id=group_id, group_type=group_type, error=error_text)
         plain = committed_offsets(session, group_id)
         stable = committed_offsets(session, group_id, require_stable=True)
         found = {key: one.as_committed for key, one in (plain | stable).items() if not one.error_code}
@@ -352,24 +351,12 @@ def _offsets_request(ids: list[str], *, require_stable: bool) -> Any:
 
 
 def _take_offsets(group: _Group, answer: Any) -> None:
-    group.offsets = {
-        (topic.name, one.partition_index): (
-            one.committed_offset,
-            None if one.committed_leader_epoch < 0 else one.committed_leader_epoch,
-            one.metadata or "",
-        )
-        for topic in answer.topics
-        for one in topic.partitions
-        if not one.error_code
-    }
+    group.offsets = {key: one.as_committed for key, one in offsets_in(answer).items() if not one.error_code}
 
 
 def _take_unstable(group: _Group, answer: Any) -> None:
     group.unstable = frozenset(
-        (topic.name, one.partition_index)
-        for topic in answer.topics
-        for one in topic.partitions
-        if one.error_code and error_name(one.error_code) == UNSTABLE
+        key for key, one in offsets_in(answer).items() if one.error_code and error_name(one.error_code) == UNSTABLE
     )
 
 
@@ -393,21 +380,10 @@ def _described_classic(group: _Group, answer: Any) -> None:
     for member in answer.members:
         subscription = _subscription(member.member_metadata) if is_readable else None
         topics = None if topics is None or subscription is None else topics | set(subscription)
-        group.members.append(
-            (
-                group.group_id,
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                None,
-                None,
-                subscription,
-                read_assignment(bytes(member.member_assignment)) if is_readable else None,
-                bytes(member.member_metadata) if is_stable else None,
-                bytes(member.member_assignment) if is_stable else None,
-            )
-        )
+        sent = (bytes(member.member_metadata), bytes(member.member_assignment)) if is_stable else (None, None)
+        assigned = read_assignment(bytes(member.member_assignment)) if is_readable else None
+        of_client = member.group_instance_id, member.client_id, member.client_host
+        group.members.append((group.group_id, member.member_id, *of_client, None, None, subscription, assigned, *sent))
     group.subscribed_topics = None if topics is None else sorted(topics)
     group.subscription_known = topics is not None
 
@@ -432,21 +408,11 @@ def _described_modern(group: _Group, answer: Any) -> None:
         has_regex = bool(getattr(member, "subscribed_topic_regex", None))  # what it resolves to is not answered
         is_known = is_known and not has_regex
         topics |= set(subscription)
-        group.members.append(
-            (
-                group.group_id,
-                member.member_id,
-                getattr(member, "instance_id", None),
-                member.client_id,
-                member.client_host,
-                member.rack_id,
-                member.member_epoch,
-                None if kind == STREAMS or has_regex else subscription,
-                _assignment(kind, member.assignment),
-                None,
-                None,
-            )
-        )
+        shown = None if kind == STREAMS or has_regex else subscription
+        assigned = _assignment(kind, member.assignment)
+        of_client = getattr(member, "instance_id", None), member.client_id, member.client_host, member.rack_id
+        row = (group.group_id, member.member_id, *of_client, member.member_epoch, shown, assigned, None, None)
+        group.members.append(row)
     group.subscribed_topics = sorted(topics) if is_known else None
     group.subscription_known = is_known
 

@@ -54,15 +54,20 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
     first, *others = session.broker_ids
     of_broker, of_topic = described(session, (BROKER, str(first)), (TOPIC, topic))
     warnings = [
-        f"{what}: {_why_not_reported(session, result.error_code, topic)}"
+        f"{what}: {session.named(error_name(result.error_code), 'DescribeConfigs', topic=topic)}"
         for what, result in (("the broker's settings are not known", of_broker), (UNTOLD_RETENTION, of_topic))
         if result.error_code not in (0, KafkaError.UNKNOWN_TOPIC_OR_PART)
     ]
     brokers = {first: _of_coordinator(of_broker)}
     for broker in () if of_broker.error_code else others:
-        settings, why = _of_another(session, broker, topic)
+        try:
+            (answer,) = described(session, (BROKER, str(broker)))
+            code = answer.error_code
+            why = session.named(error_name(code), "DescribeConfigs", topic=topic) if code else None
+        except BrokerError as error:  # it does not end the snapshot
+            why = error.message
         if why is None:
-            brokers[broker] = settings
+            brokers[broker] = _of_coordinator(answer)
         else:
             warnings.append(f"the settings of broker {broker} are not known, those of broker {first} are taken: {why}")
     reported = ReportedSettings(
@@ -71,15 +76,6 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
         brokers_differ=differences(brokers),
     )
     return reported, [*warnings, *differences_text(reported.brokers_differ)]
-
-
-def _of_another(session: ClusterSession, broker: int, topic: str) -> tuple[dict[str, str], str | None]:
-    """The settings of one of several brokers, or why they are not known: a failure does not end the snapshot."""
-    try:
-        (answer,) = described(session, (BROKER, str(broker)))
-    except BrokerError as error:
-        return {}, error.message
-    return _of_coordinator(answer), _why_not_reported(session, answer.error_code, topic) if answer.error_code else None
 
 
 def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, str]]:
@@ -110,9 +106,3 @@ def _of_coordinator(reported: Described) -> dict[str, str]:
         for name, value in sorted(reported.settings.items())
         if name.startswith("offsets.") or name in OF_COORDINATORS
     }
-
-
-def _why_not_reported(session: ClusterSession, error_code: int, topic: str) -> str:
-    name = error_name(error_code)
-    acl = session.missing_acl(name, "DescribeConfigs", topic=topic)
-    return f"{name} ({acl})" if acl else name

@@ -28,6 +28,7 @@ from sexton.kafka.topics import (
     describe_topic,
     end_of_epoch,
 )
+from sexton.log.entry import LAST_DELTA_AT, LEADER_EPOCH_AT, MAGIC_AT
 from sexton.records import ZERO_UUID, parse_kafka_uuid
 
 LAST_VERSION_BY_NAME = 12
@@ -38,10 +39,6 @@ MAX_WAIT_MS = 500
 
 _OFFSET_AND_SIZE = struct.Struct(">qi")
 _INT32 = struct.Struct(">i")
-_LEADER_EPOCH_AT = 12
-_MAGIC_AT = 16
-_LAST_OFFSET_DELTA_AT = 23
-_LEGACY_HEADER_BYTES = 17
 
 
 class LogChangedError(BrokerError):
@@ -326,7 +323,7 @@ def frame(data: bytes, *, start: int, end: int) -> Frames:
     first: int | None = None
     next_offset: int | None = None
     epoch, is_last = NO_EPOCH, False
-    while at + _LEGACY_HEADER_BYTES <= len(data):
+    while at + MAGIC_AT < len(data):
         base_offset, size = _OFFSET_AND_SIZE.unpack_from(data, at)
         stop = at + _OFFSET_AND_SIZE.size + size
         if size <= 0 or stop > len(data):
@@ -338,10 +335,10 @@ def frame(data: bytes, *, start: int, end: int) -> Frames:
             start_byte = stop
         elif first is None:
             first = base_offset
-        is_modern = data[at + _MAGIC_AT] >= 2
-        delta = _INT32.unpack_from(data, at + _LAST_OFFSET_DELTA_AT)[0] if is_modern else 0
+        is_modern = data[at + MAGIC_AT] >= 2
+        delta = _INT32.unpack_from(data, at + LAST_DELTA_AT)[0] if is_modern else 0
         if base_offset >= start:
-            epoch = _INT32.unpack_from(data, at + _LEADER_EPOCH_AT)[0] if is_modern else NO_EPOCH
+            epoch = _INT32.unpack_from(data, at + LEADER_EPOCH_AT)[0] if is_modern else NO_EPOCH
         next_offset = base_offset + delta + 1
         at = stop
     return Frames(

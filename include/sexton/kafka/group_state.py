@@ -136,18 +136,23 @@ def committed_offsets(
         answer = session.call(request, node_id=find_coordinator(session, group_id))
         group = answer.groups[0] if answer.groups else answer
         session.check(group.error_code, "OffsetFetch", group_id=group_id)
-        return {
-            (topic.name, partition.partition_index): CommittedOffset(
-                committed_offset=partition.committed_offset,
-                leader_epoch=None if partition.committed_leader_epoch < 0 else partition.committed_leader_epoch,
-                metadata=partition.metadata or "",
-                error_code=partition.error_code,
-            )
-            for topic in group.topics
-            for partition in topic.partitions
-        }
+        return offsets_in(group)
 
     return session.retrying(ask)
+
+
+def offsets_in(group: Any) -> dict[TopicPartition, CommittedOffset]:
+    """The offsets of a group in an answer to OffsetFetch by name."""
+    return {
+        (topic.name, partition.partition_index): CommittedOffset(
+            committed_offset=partition.committed_offset,
+            leader_epoch=None if partition.committed_leader_epoch < 0 else partition.committed_leader_epoch,
+            metadata=partition.metadata or "",
+            error_code=partition.error_code,
+        )
+        for topic in group.topics
+        for partition in topic.partitions
+    }
 
 
 def find_coordinator(session: ClusterSession, group_id: str) -> int:

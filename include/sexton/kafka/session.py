@@ -183,9 +183,14 @@ class ClusterSession:
     ) -> str | None:
         """The ACL to grant when `call` (OffsetDelete, ...) is answered `error_name`; None for errors other than missing
         access."""
-        names = {"topic": topic, "group_id": group_id, "transactional_id": transactional_id}
-        acl = missing_acl(error_name, call, principal=self.config.principal, **names)
+        names = {"topic": topic, "group": group_id, "transactional id": transactional_id}
+        acl = missing_acl(error_name, call, names, principal=self.config.principal)
         return str(acl) if acl else None
+
+    def named(self, error_name: str, call: str, *, topic: str | None = None, group_id: str | None = None) -> str:
+        """The error that `call` is answered with, and the missing ACL if that is why."""
+        acl = self.missing_acl(error_name, call, topic=topic, group_id=group_id)
+        return f"{error_name} ({acl})" if acl else error_name
 
     def refresh(self) -> None:
         """Refresh the brokers' addresses, which may change when they restart."""

@@ -60,22 +60,15 @@ class Refined:
 
 
 class Search:
-    """The bisection of M(offset) at one offset. `high_ms` starts at the instant beyond which nothing is asked."""
+    """The bisection of M(offset) at one offset, from known bounds. Nothing is asked beyond the instant `high_ms`."""
 
-    def __init__(self, offset: int, *, high_ms: int, log_end: int) -> None:
-        self.offset, self.low_ms, self.high_ms = offset, -1, high_ms
+    def __init__(self, offset: int, known: Bounds, *, high_ms: int, log_end: int) -> None:
+        self.offset, self.low_ms = offset, -1 if known.low_ms is None else known.low_ms
+        self.high_ms = high_ms if known.high_ms is None else min(high_ms, known.high_ms)
         self._low_offset, self._high_offset, self._at_high_ms = -1, log_end, high_ms
-        self._is_open, self._is_stuck, self._has_learned = True, False, False
-        self._rounds_left, self._width = ROUNDS, 0
+        self._is_open, self._is_stuck, self._has_learned = known.low_ms is None, False, False
+        self._rounds_left, self._width = max(ROUNDS, self._halvings), 0
         self.asked: frozenset[int] = frozenset()
-
-    def begin_at(self, low_ms: int | None, high_ms: int | None) -> None:
-        """Begin with the known bounds."""
-        if low_ms is not None:
-            self.low_ms, self._is_open = low_ms, False
-        if high_ms is not None:
-            self.high_ms = min(self.high_ms, high_ms)
-        self._rounds_left = max(ROUNDS, self._halvings)
 
     @property
     def is_done(self) -> bool:
@@ -170,8 +163,7 @@ def refine(
     for key, end in found.ends.items():
         partitions[key] = _Partition(searches=[], log_end=end)
         for offset, bounds in sorted(offsets[key].items(), key=itemgetter(0)):
-            search = Search(offset, high_ms=as_of_ms, log_end=end)
-            search.begin_at(bounds.low_ms, bounds.high_ms)
+            search = Search(offset, bounds, high_ms=as_of_ms, log_end=end)
             if offset < end and not search.is_done:
                 partitions[key].searches.append(search)
     rounds = found.rounds(partitions, progress)
@@ -257,7 +249,7 @@ class _Lookup:
                     name = error_name(answer.error_code)
                     may_pass = name in _MAY_PASS
                     has_failed |= may_pass
-                    self._failed(key, name if may_pass else self._why(name, key), may_pass=may_pass)
+                    self._failed(key, self._session.named(name, "ListOffsets", topic=key[0]), may_pass=may_pass)
                 else:
                     timestamp_ms = None if answer.offset < 0 else answer.timestamp
                     partitions[key].learn(asked[key], answer.offset, timestamp_ms)
@@ -270,10 +262,6 @@ class _Lookup:
         self._failures[key] += 1
         if not may_pass or self._failures[key] >= _ATTEMPTS:
             self.unanswered[key] = why
-
-    def _why(self, name: str, key: Key) -> str:
-        acl = self._session.missing_acl(name, "ListOffsets", topic=key[0])
-        return f"{name} ({acl})" if acl else name
 
     def _leaders(self) -> list[Topic]:
         """The topics with their current leaders, with the wanted partitions only; hidden topics are left out."""

@@ -211,7 +211,9 @@ class KafkaAdmin:
 
         A streams group's is not: a topology may read topics by a pattern, which the coordinator does not show.
         """
-        return None if group_type.capitalize() == STREAMS else self.snapshot(group_id, group_type).subscribed_topics
+        is_streams = group_type.capitalize() == STREAMS
+        topics = None if is_streams else self.snapshot(group_id, group_type).subscribed_topics
+        return None if topics is None else frozenset(topics)
 
     def join_and_leave(self, group_id: str, protocol_type: str) -> ErrorName | None:
         """Join an Empty classic group of a protocol type and leave it at once; None when it was joined, else why

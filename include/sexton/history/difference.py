@@ -28,7 +28,7 @@ from sexton.kernels.fold import PartialFold
 from sexton.kernels.results import finish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
-from sexton.runs.endless_load import endless_load
+from sexton.runs.endless_load import endless_load_of
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource
 
@@ -83,8 +83,7 @@ class LogSide:
         if log_partition not in self._finished:
             fold = self.fold(log_partition)
             self.is_covered |= fold.first_log_offset is not None
-            largest = fold.counters["largest_batch_bytes"]
-            endless = endless_load(self.source, log_partition, self.profile, cut=fold.end, largest_batch_bytes=largest)
+            endless = endless_load_of(self.source, log_partition, fold)
             count = self.source.partition_count
             tables = finish(fold, log_partition=log_partition, partition_count=count, endless=endless)
             self.undecodable_count += tables["undecodable_records"].num_rows

@@ -5,7 +5,7 @@ together, and once for the records of the group. Then the rules of expiry evalua
 """
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -49,12 +49,12 @@ class StoryReader:
     fs: pafs.FileSystem
     segments: Sequence[Segment]
     group_id: str
-    topic: str | None
-    partition: int | None
     profile: Profile
-    known: ChangeEvidence
     as_of_ms: int | None
     taken_at_ms: int
+    asked: tuple[str | None, int | None] = (None, None)
+    """Topic and partition; None for all."""
+    known: ChangeEvidence = field(default_factory=ChangeEvidence)
 
     def read(self) -> LogStory:
         """Read the log partition. An archive's segments end where reading stops: then `as_of_ms` is None."""
@@ -91,7 +91,7 @@ class StoryReader:
 
     def is_requested(self, topic: object, partition: object) -> bool:
         """Whether a topic partition was requested."""
-        return self.topic in (None, topic) and self.partition in (None, partition)
+        return self.asked[0] in (None, topic) and self.asked[1] in (None, partition)
 
     def _changes(self, stop_offset: int | None) -> list[dict[str, Any]]:
         """The group's rows of offset_changes, from the start of the log."""

@@ -18,7 +18,7 @@ Not here: storage (archive.admin_snapshots), and topics and settings (collect_me
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
@@ -77,12 +77,18 @@ Sink: TypeAlias = Callable[[str, Sequence[Row]], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Group:
-    """The known fields of a group so far; as in archive.admin_snapshots.GROUPS."""
+class GroupSnapshot:
+    """A group by its coordinator's answers; fields as in archive.admin_snapshots.GROUPS.
+
+    `error` is why it is not described. A group that does not exist, or has another type than it was queried with, has
+    no `state`. `offsets` are its committed offsets, `unstable` those that an open transaction may still change (None
+    where that was not asked). `hidden` (the missing ACL, by offset) are requested offsets that this principal may not
+    see.
+    """
 
     group_id: str
     group_type: str
-    coordinator: int
+    coordinator: int = 0
     state: str | None = None
     protocol_type: str | None = None
     protocol: str | None = None
@@ -98,7 +104,9 @@ class _Group:
     offsets_answered_ms: int | None = None
     members: list[Row] = field(default_factory=list)
     offsets: dict[tuple[str, int], CommittedValue] = field(default_factory=dict)
-    unstable: frozenset[tuple[str, int]] | None = None
+    unstable: frozenset[tuple[str, int]] = frozenset()
+    is_unstable_known: bool = False
+    hidden: Mapping[tuple[str, int], str] = field(default_factory=dict)
     is_gone: bool = False
 
     @property
@@ -108,7 +116,7 @@ class _Group:
     @property
     def offset_rows(self) -> Iterator[Row]:
         for (topic, partition), value in sorted(self.offsets.items()):
-            is_unstable = None if self.unstable is None else (topic, partition) in self.unstable
+            is_unstable = (topic, partition) in self.unstable if self.is_unstable_known else None
             yield (self.group_id, topic, partition, *value, is_unstable)
 
 
@@ -157,74 +165,43 @@ def snapshot_groups(
     return SnapshotOutcome(groups=len(groups), refused=refused, failed_brokers=snapshot.failed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSnapshot:
-    """A group by its coordinator's answers at one moment; fields as in archive.admin_snapshots.GROUPS.
-
-    `error` is why an answer is missing: Kafka's name, with the missing ACL if any; the other fields then mean nothing.
-    A group that does not exist, or has another type than it was queried with, has no `state`. `offsets` are its
-    committed offsets, `unstable` those that an open transaction may still change. `hidden` (the missing ACL, by offset)
-    are requested offsets that this principal may not see.
-    """
-
-    group_id: str
-    group_type: str
-    state: str | None = None
-    protocol_type: str | None = None
-    group_epoch: int | None = None
-    member_count: int | None = None
-    subscribed_topics: frozenset[str] | None = None
-    offsets: Mapping[tuple[str, int], CommittedValue] = field(default_factory=dict)
-    unstable: frozenset[tuple[str, int]] = frozenset()
-    hidden: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    error: str | None = None
-
-
 def snapshot_group(
     session: ClusterSession, group_id: str, group_type: str, wanted: Collection[tuple[str, int]] = ()
 ) -> GroupSnapshot:
-    """Query one group, its offsets last. A broker's refusal is `error`, never an exception.
+    """Query one group, its offsets last. A broker's refusal is `error`, with the missing ACL if any, never an
+    exception; the other fields then mean nothing.
 
     For `wanted` offsets that are missing in the answer it checks whether they may be seen: brokers silently leave out
     hidden ones.
     """
-    listed = GroupListing(group_id=group_id, group_type=group_type, state="", protocol_type="")
     try:
-        listed = replace(listed, coordinator=session.retrying(lambda: find_coordinator(session, group_id)))
+        node_id = session.retrying(lambda: find_coordinator(session, group_id))
+        listed = GroupListing(group_id=group_id, group_type=group_type, state="", protocol_type="", coordinator=node_id)
         group = _group(listed)
         _Snapshot(session, {group_id: listed}, now_ms=lambda: 0, sleep=time.sleep).describe([group])
         if group.error is not None:
-            error_text = session.named(group.error, "DescribeGroups", group_id=group_id)
-            return GroupSnapshot(group_id=group_id, group_type=group_type, error=error_text)
+            group.error = session.named(group.error, "DescribeGroups", group_id=group_id)
+            return group
         plain = committed_offsets(session, group_id)
         stable = committed_offsets(session, group_id, require_stable=True)
-        found = {key: one.as_committed for key, one in (plain | stable).items() if not one.error_code}
-        unstable = frozenset(key for key, one in stable.items() if one.error_code)
-        offsets = {key: plain[key].as_committed for key in unstable if key in plain and not plain[key].error_code}
-        offsets |= found
-        missing = [key for key in wanted if key not in offsets and key not in unstable]
+        group.unstable = unstable = frozenset(key for key, one in stable.items() if one.error_code)
+        seen = plain | {key: one for key, one in stable.items() if key not in unstable}
+        group.offsets = {key: one.as_committed for key, one in seen.items() if not one.error_code}
+        missing = [key for key in wanted if key not in group.offsets and key not in unstable]
         named = committed_offsets(session, group_id, only=missing) if missing else {}
     except (BrokerError, NotAllowed) as error:
         name = error.error_name if isinstance(error, NotAllowed) else error.message
         error_text = f"{name} ({error.fix})" if error.fix else name
         return GroupSnapshot(group_id=group_id, group_type=group_type, error=error_text)
-    return GroupSnapshot(
-        group_id=group_id,
-        group_type=group_type,
-        state=group.state,
-        protocol_type=group.protocol_type,
-        group_epoch=group.group_epoch,
-        member_count=group.member_count,
-        subscribed_topics=None if group.subscribed_topics is None else frozenset(group.subscribed_topics),
-        offsets=offsets
-        | {key: one.as_committed for key, one in named.items() if not one.error_code and one.committed_offset >= 0},
-        unstable=unstable,
-        hidden={
-            (topic, partition): f"{error_name(one.error_code)} (allow this principal DESCRIBE on topic {topic})"
-            for (topic, partition), one in named.items()
-            if one.error_code
-        },
-    )
+    group.offsets |= {
+        key: one.as_committed for key, one in named.items() if not one.error_code and one.committed_offset >= 0
+    }
+    group.hidden = {
+        (topic, partition): f"{error_name(one.error_code)} (allow this principal DESCRIBE on topic {topic})"
+        for (topic, partition), one in named.items()
+        if one.error_code
+    }
+    return group
 
 
 class _Query(NamedTuple):
@@ -232,10 +209,10 @@ class _Query(NamedTuple):
     group's fields for the instants and the error; None for unstable offsets, which have none: they may stay unknown."""
 
     request: Callable[[list[str]], Any]
-    take: Callable[[_Group, Any], None]
+    take: Callable[[GroupSnapshot, Any], None]
     prefix: str | None
 
-    def set(self, group: _Group, **values: Any) -> None:
+    def set(self, group: GroupSnapshot, **values: Any) -> None:
         for name, value in values.items() if self.prefix is not None else ():
             setattr(group, f"{self.prefix}{name}", value)
 
@@ -249,12 +226,12 @@ class _Snapshot:
     failed: dict[int, str] = field(default_factory=dict)
     _failures: Counter[int] = field(default_factory=Counter)
 
-    def describe(self, some: Sequence[_Group]) -> None:
+    def describe(self, some: Sequence[GroupSnapshot]) -> None:
         for (node_id, kind), part in _by(some, lambda group: (group.coordinator, group.group_type)):
             take = _described_classic if kind == CLASSIC else _described_modern
             self._ask(node_id, part, _Query(partial(_describe_request, kind), take, ""))
 
-    def fetch(self, some: Sequence[_Group]) -> None:
+    def fetch(self, some: Sequence[GroupSnapshot]) -> None:
         # Share groups have no committed offsets. What is pending is of use only where something is committed.
         with_offsets = [group for group in some if group.group_type != SHARE]
         plain = _Query(partial(_offsets_request, require_stable=False), _take_offsets, "offsets_")
@@ -264,7 +241,7 @@ class _Snapshot:
         for node_id, part in _by([group for group in with_offsets if group.offsets], lambda group: group.coordinator):
             self._ask(node_id, part, stable)
 
-    def _ask(self, node_id: int, groups: Sequence[_Group], query: _Query) -> None:
+    def _ask(self, node_id: int, groups: Sequence[GroupSnapshot], query: _Query) -> None:
         """Query a coordinator about groups, then the new coordinators of groups that moved meanwhile."""
         waiting = {group.group_id: group for group in groups}
         nodes = dict.fromkeys(waiting, node_id)
@@ -282,7 +259,7 @@ class _Snapshot:
         for group_id, group in waiting.items():
             query.set(group, error=passing[group_id])
 
-    def _ask_node(self, node_id: int, groups: Sequence[_Group], query: _Query) -> dict[str, str]:
+    def _ask_node(self, node_id: int, groups: Sequence[GroupSnapshot], query: _Query) -> dict[str, str]:
         """One request; transient errors by group id."""
         ids = [group.group_id for group in groups]
         if node_id in self.failed:
@@ -350,23 +327,24 @@ def _offsets_request(ids: list[str], *, require_stable: bool) -> Any:
     )
 
 
-def _take_offsets(group: _Group, answer: Any) -> None:
+def _take_offsets(group: GroupSnapshot, answer: Any) -> None:
     group.offsets = {key: one.as_committed for key, one in offsets_in(answer).items() if not one.error_code}
 
 
-def _take_unstable(group: _Group, answer: Any) -> None:
+def _take_unstable(group: GroupSnapshot, answer: Any) -> None:
+    group.is_unstable_known = True
     group.unstable = frozenset(
         key for key, one in offsets_in(answer).items() if one.error_code and error_name(one.error_code) == UNSTABLE
     )
 
 
-def _group(listed: GroupListing) -> _Group:
+def _group(listed: GroupListing) -> GroupSnapshot:
     # Brokers before KIP-848 have one type only, and do not name it.
     kind = TYPES.get((listed.group_type or CLASSIC).lower(), CLASSIC)
-    return _Group(group_id=listed.group_id, group_type=kind, coordinator=listed.coordinator or 0)
+    return GroupSnapshot(group_id=listed.group_id, group_type=kind, coordinator=listed.coordinator or 0)
 
 
-def _described_classic(group: _Group, answer: Any) -> None:
+def _described_classic(group: GroupSnapshot, answer: Any) -> None:
     if answer.group_state == DEAD:  # how brokers before KIP-1043 say that there is no such group
         group.is_gone = True
         return
@@ -396,7 +374,7 @@ def _subscription(data: Any) -> list[str] | None:
     return None if topics is None else sorted(set(topics))
 
 
-def _described_modern(group: _Group, answer: Any) -> None:
+def _described_modern(group: GroupSnapshot, answer: Any) -> None:
     kind = group.group_type
     group.state, group.protocol_type, group.group_epoch = answer.group_state, kind.lower(), answer.group_epoch
     group.protocol = getattr(answer, "assignor_name", None) or None

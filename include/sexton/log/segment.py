@@ -308,9 +308,11 @@ def zero_tail(fs: pafs.FileSystem, segment: Segment) -> int:
     return torn if BATCH_HEAD_BYTES <= torn < len(data) and not data[-torn:].any() else 0
 
 
-def slice_bytes(fs: pafs.FileSystem, span: SegmentSlice) -> npt.NDArray[np.uint8]:
-    """`file_bytes` of the whole file of a slice."""
-    return file_bytes(fs, span.path, span.size_bytes, is_archived=span.manifest_path is not None)
+def slice_bytes(
+    fs: pafs.FileSystem, span: Segment | SegmentSlice, most_bytes: int = WHOLE_LOG
+) -> npt.NDArray[np.uint8]:
+    """`file_bytes` of the whole file of a segment or a slice, or of at most the first `most_bytes`."""
+    return file_bytes(fs, span.path, min(span.size_bytes, most_bytes), is_archived=span.manifest_path is not None)
 
 
 _WHILE_READ = "read a copy of the disk, or while its broker is stopped"

@@ -1,25 +1,24 @@
 """A log as a release loads it: each log partition as it is, and as the cleaner leaves it."""
 
 import base64
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from sexton.archive.folder import filesystem
 from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.cleaning import CleanableLog, read_cleanable
-from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.loading import Loaded
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import LogError
 from sexton.log.batch import Record
-from sexton.log.segment import Segment, file_bytes
 from sexton.records import RECORD_TYPES, decode_key, decode_value, kafka_uuid
 from sexton.runs.source import LogSource
-from sexton.settings import settings
+from sexton.views.log_parts import LogParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +39,7 @@ class LogOf:
     chunks: list[bytes]
     active_from: int
     """Where the active segment begins, which no cleaner touches."""
-    as_of_ms: int | None
-    taken_at_ms: int
-    load_buffer_bytes: int
-    cap_bytes: int
+    parts: LogParts
     _loads: dict[str, Loaded] = field(default_factory=dict)
     """Loads of the log as it is, by profile."""
     _gone: dict[Stage, frozenset[int]] = field(default_factory=dict)
@@ -53,17 +49,8 @@ class LogOf:
         is_kept = stage is None and not stops_at_failure
         if is_kept and profile.text in self._loads:
             return self._loads[profile.text]
-        loaded = load(
-            self.chunks,
-            cap_bytes=self.cap_bytes,
-            profile=profile,
-            as_of_ms=self.as_of_ms,
-            taken_at_ms=self.taken_at_ms,
-            stops_at_failure=stops_at_failure,
-            load_buffer_bytes=self.load_buffer_bytes,
-            replays_out_of_order=True,
-            gone=frozenset() if stage is None else self.gone(stage),
-        )
+        gone = frozenset() if stage is None else self.gone(stage)
+        loaded = self.parts.load(self.chunks, profile=profile, stops_at_failure=stops_at_failure, gone=gone)
         if is_kept:
             self._loads[profile.text] = loaded
         return loaded
@@ -76,7 +63,7 @@ class LogOf:
     @cached_property
     def cleanable(self) -> CleanableLog:
         ends = [one.cut for one in self._loads.values()]
-        return read_cleanable(self.chunks, cap_bytes=self.cap_bytes, end=max(ends))
+        return read_cleanable(self.chunks, cap_bytes=self.parts.cap_bytes, end=max(ends))
 
     @cached_property
     def stages(self) -> list[Stage]:
@@ -98,22 +85,14 @@ class LogOf:
 
 def read_logs(source: LogSource, *, as_of_ms: int | None, taken_at_ms: int) -> list[LogOf]:
     """The log partitions of segments or an archive."""
-    fs, cap_bytes = filesystem(source.uri)[0], settings().inflated_cap_bytes
-
-    def bytes_of(segment: Segment) -> bytes:
-        is_archived = segment.manifest_path is not None
-        return file_bytes(fs, segment.path, segment.stop_byte, is_archived=is_archived).tobytes()
-
+    parts = LogParts(source, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
     return [
         LogOf(
             number=number,
-            chunks=[bytes_of(segment) for segment in segments],
+            chunks=[*parts.chunks(number)],
             # files of the archive are not the broker's segments
             active_from=0 if source.is_archive or not segments else segments[-1].base_offset,
-            as_of_ms=None if source.is_archive else as_of_ms,
-            taken_at_ms=source.taken_at_ms or taken_at_ms,
-            load_buffer_bytes=source.load_buffer_bytes,
-            cap_bytes=cap_bytes,
+            parts=parts,
         )
         for number, segments in sorted(source.segments.items())
     ]
@@ -158,17 +137,13 @@ def group_of(record: Record | None) -> str | None:
         return None
 
 
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {name: _plain(one) for name, one in value.items()}
-        case list() | tuple():
-            return [_plain(one) for one in value]
-        case bytes():
-            return base64.b64encode(value).decode("ascii")
-        case UUID():
-            return kafka_uuid(value)
-    return value
+def _plain(value: dict[str, Any]) -> Any:
+    """The fields as JSON has them."""
+    return json.loads(json.dumps(value, default=_text))
+
+
+def _text(value: bytes | UUID) -> str | None:
+    return kafka_uuid(value) if isinstance(value, UUID) else base64.b64encode(value).decode("ascii")
 
 
 def by_group(log: LogOf) -> Iterator[tuple[str, list[Record]]]:

@@ -21,7 +21,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -203,7 +203,7 @@ class _BrokerCopier:
         reader = ReplicaReader(session, replicas, replica, is_patient=self._is_patient, pace=self._pace)
         begun, begun_s = reader.begin(), time.monotonic()
         target.mkdir(parents=True)
-        with _LogWriter(target, begun.log_start_offset or 0) as log:
+        with closing(_LogWriter(target, begun.log_start_offset or 0)) as log:
             for batches in reader.read(begun):
                 if self._stop.is_set():
                     raise BrokerError("the command was stopped")
@@ -241,10 +241,7 @@ class _LogWriter:
         self.first_bad: int | None = None
         self.epochs: list[tuple[int, int]] = []
 
-    def __enter__(self) -> "_LogWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._file.close()
 
     def write(self, batches: FetchedBatches) -> None:

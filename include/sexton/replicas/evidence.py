@@ -8,7 +8,7 @@ from operator import itemgetter
 from sexton.errors import LogError
 from sexton.kernels.fold import read_only
 from sexton.log.framing import GOOD, KIND, frames
-from sexton.log.segment import file_bytes
+from sexton.log.segment import slice_bytes
 from sexton.records import OFFSET_TYPES, decode_key
 from sexton.replicas.fingerprints import MARKER_ABORT, MARKER_COMMIT, TOMBSTONE, Wanted, find
 from sexton.replicas.folders import ReplicaLog
@@ -84,20 +84,17 @@ def collect(
                 slot = producer_id, after
                 markers[slot] = seen.with_known(markers.get(slot), is_later=False)
     evidence = ReplicaEvidence()
-    for raw, sighting in tombstones.items():
+    for raw, sighting in sorted(tombstones.items(), key=lambda one: one[1].log_offset):
         if (of_key := key_of(raw)) is not None:
             evidence.tombstones.setdefault(of_key, []).append(sighting)
     for (producer_id, _), sighting in sorted(markers.items(), key=itemgetter(0)):
         evidence.markers.setdefault(producer_id, []).append(sighting)
-    for found in evidence.tombstones.values():
-        found.sort(key=lambda one: one.log_offset)
     return evidence
 
 
 def _found_in(log: ReplicaLog, wanted: Wanted, cap_bytes: int) -> Iterable[tuple[tuple[int, int, int, int], bytes]]:
     for segment in log.segments:
-        is_archived = segment.manifest_path is not None
-        data = read_only(file_bytes(log.fs, segment.path, segment.size_bytes, is_archived=is_archived))
+        data = read_only(slice_bytes(log.fs, segment))
         for rows in frames(data, end=segment.stop_byte, floor_offset=segment.base_offset):
             yield from find(data, rows[rows[:, KIND] == GOOD], wanted, cap_bytes=cap_bytes)
 

@@ -17,7 +17,7 @@ from sexton.log.batch import Batch, read_frame, read_records
 from sexton.log.entry import CRC_AT, LEGACY_CRC_AT, MAGIC_AT, Record
 from sexton.log.framing import BAD_CRC, DAMAGE, GOOD, KIND, POSITION, SIZE, TORN, frames
 from sexton.log.headers import BatchHeaders, batch_headers
-from sexton.log.segment import Segment, file_bytes
+from sexton.log.segment import Segment, slice_bytes
 from sexton.replicas.fingerprints import F_HASH, F_LOG_OFFSET, fingerprints
 from sexton.replicas.folders import ReplicaLog
 
@@ -135,8 +135,7 @@ class SegmentReader:
         return self._window.within(first, stop)
 
     def _read(self, segment: Segment) -> Window:
-        is_archived = segment.manifest_path is not None
-        data = read_only(file_bytes(self._log.fs, segment.path, segment.size_bytes, is_archived=is_archived))
+        data = read_only(slice_bytes(self._log.fs, segment))
         found, bases, reached = [_NOTHING], [_NOTHING[:, 0]], segment.base_offset
         is_last = segment == self._log.segments[-1]
         for rows in frames(data, end=segment.stop_byte, floor_offset=segment.base_offset):

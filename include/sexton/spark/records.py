@@ -34,7 +34,7 @@ from sexton.kernels.layout import Bytes, Int64s
 from sexton.log import framing
 from sexton.log.batch import marker_of, read_frame, read_records
 from sexton.log.entry import CODECS, COUNT_AT, MAGIC_AT, MAX_TIMESTAMP_AT, BadRecord, Batch, Record
-from sexton.log.segment import Segment, file_bytes
+from sexton.log.segment import Segment, slice_bytes
 from sexton.records import RECORD_TYPES, decode_key, decode_value
 from sexton.settings import settings
 from sexton.spark.commits import columns_of, numbers_at
@@ -160,8 +160,7 @@ class RecordReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SegmentPartition), "made by `partitions`"
         segment, (fs, _) = partition.segment, filesystem(partition.uri)
-        is_archived = segment.manifest_path is not None
-        data = read_only(file_bytes(fs, segment.path, segment.size_bytes, is_archived=is_archived))
+        data = read_only(slice_bytes(fs, segment))
         start = replace(framing.beginning(data, floor_offset=segment.base_offset), at=segment.start_byte)
         for frames in framing.frames(data, start=start, end=segment.stop_byte):
             for some, is_small in _runs(data, frames):

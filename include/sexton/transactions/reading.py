@@ -16,9 +16,8 @@ from sexton.archive.lineages import TRANSACTIONS_FOLDER
 from sexton.coordinator.partitioner import proven_partition_count
 from sexton.coordinator.profile import Release
 from sexton.errors import NoCoverage
-from sexton.log.crc import U8Array
 from sexton.log.headers import Int64s, headers_of
-from sexton.log.segment import Segment, file_bytes, list_segments, partition_folders
+from sexton.log.segment import Segment, list_segments, partition_folders, slice_bytes
 from sexton.runs.source import open_archive
 from sexton.settings import settings
 from sexton.topics import TRANSACTIONS_TOPIC
@@ -49,7 +48,7 @@ class PartitionBytes:
         """Load the partition as its coordinator would."""
         fs, _ = filesystem(self.uri)
         return load_states(
-            (_bytes(fs, segment)[segment.start_byte :].tobytes() for segment in self.segments),
+            (slice_bytes(fs, each, each.stop_byte)[each.start_byte :].tobytes() for each in self.segments),
             log_partition=self.log_partition,
             cap_bytes=self.cap_bytes,
             as_of_ms=self.as_of_ms,
@@ -166,13 +165,6 @@ def held_bytes(fs: pafs.FileSystem, segments: Sequence[Segment], log_offsets: It
 
 def _batches(fs: pafs.FileSystem, segment: Segment) -> tuple[Int64s, Int64s]:
     """The log_offset after each batch of a segment, and the byte where it begins."""
-    blocks = list(headers_of(_bytes(fs, segment), floor_offset=segment.base_offset))
-    ends, starts = (
-        np.concatenate([np.zeros(0, np.int64), *columns])
-        for columns in ([each.next_offset for each in blocks], [each.position for each in blocks])
-    )
-    return ends, starts
-
-
-def _bytes(fs: pafs.FileSystem, segment: Segment) -> U8Array:
-    return file_bytes(fs, segment.path, segment.stop_byte, is_archived=segment.manifest_path is not None)
+    blocks = list(headers_of(slice_bytes(fs, segment, segment.stop_byte), floor_offset=segment.base_offset))
+    ends = [np.zeros(0, np.int64), *(each.next_offset for each in blocks)]
+    return np.concatenate(ends), np.concatenate([ends[0], *(each.position for each in blocks)])

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from sexton.archive.folder import filesystem
 from sexton.coordinator.api.view import LoadedGroup, PartitionView
-from sexton.coordinator.changes.model import ChangeEvidence
 from sexton.coordinator.expiry import verdicts_of_group
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import StoredOffset
@@ -186,10 +185,7 @@ def _group_of(view: CoordinatorView, source: LogSource, home: int, group_id: str
         fs=fs,
         segments=source.segments[home],
         group_id=group_id,
-        topic=None,
-        partition=None,
         profile=view.coordinator.profile,
-        known=ChangeEvidence(),
         as_of_ms=None if source.is_archive else view.as_of_ms,
         taken_at_ms=source.taken_at_ms or now_ms,
     )

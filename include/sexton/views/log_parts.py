@@ -4,7 +4,8 @@ The kernels take some seconds to load and then read ten million records a second
 reads fifty thousand a second.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.errors import LogError
 from sexton.log.batch import OUT_OF_ORDER_BATCH, Batch, Record, read_batches, read_records
-from sexton.log.segment import WHOLE_LOG, Segment, file_bytes, plan_fold_tasks
+from sexton.log.segment import WHOLE_LOG, Segment, plan_fold_tasks, slice_bytes
 from sexton.records import OFFSET_TYPES, decode_key
 from sexton.runs.choose_profile import Choice
 from sexton.runs.source import LogSource, require_stamps
@@ -63,7 +64,8 @@ class LogParts:
         self.read[log_partition] = part
         held = part.held
         if part.load_outcome == AfterFailure.PREFIX:
-            held = PlainView(self._load(log_partition, leads_until, stops_at_failure=True))
+            loaded = self.load(self.chunks(log_partition), leads_until=leads_until, stops_at_failure=True)
+            held = PlainView(loaded)
         return shard_after_load(held, part.load_outcome, profile=self.profile)
 
     def group_ids_at_head(self, log_partition: int, *, limit: int) -> set[str]:
@@ -101,7 +103,7 @@ class LogParts:
         return self._plain_part(log_partition) if size_bytes <= PLAIN_BYTES else self._compiled_part(log_partition)
 
     def _plain_part(self, log_partition: int, leads_until: int | None = None) -> LoadedPartition:
-        loaded = self._load(log_partition, leads_until)
+        loaded = self.load(self.chunks(log_partition), leads_until=leads_until)
         self._require_stamps(loaded)
         return LoadedPartition(
             held=PlainView(loaded),
@@ -117,17 +119,21 @@ class LogParts:
             group_ids=tuple({group_id for group_id, _, _ in (*loaded.offsets, *loaded.state.pending_keys())}),
         )
 
-    def _load(self, log_partition: int, leads_until: int | None, *, stops_at_failure: bool = False) -> Loaded:
+    def chunks(self, log_partition: int) -> Iterator[bytes]:
+        """The bytes of each segment."""
+        return (self._bytes(segment).tobytes() for segment in self._segments(log_partition))
+
+    def load(self, chunks: Iterable[bytes], *, profile: Profile | None = None, **how: Any) -> Loaded:
+        """`coordinator.loading.load` of a log partition of this source; by default as its profile does."""
         return load(
-            (self._bytes(segment).tobytes() for segment in self._segments(log_partition)),
+            chunks,
             cap_bytes=self.cap_bytes,
-            profile=self.profile,
+            profile=profile or self.profile,
             as_of_ms=self._as_of_ms,
             taken_at_ms=self._taken_at_ms,
-            stops_at_failure=stops_at_failure,
             load_buffer_bytes=self._source.load_buffer_bytes,
             replays_out_of_order=True,
-            leads_until=leads_until,
+            **how,
         )
 
     def _require_stamps(self, read: "Loaded | PartialFold") -> None:
@@ -160,15 +166,14 @@ class LogParts:
 
     def _compiled_part(self, log_partition: int) -> LoadedPartition:
         from sexton.kernels.results import finish
-        from sexton.runs.endless_load import endless_load
+        from sexton.runs.endless_load import endless_load_of
         from sexton.verdicts.expiry import held_offsets
         from sexton.verdicts.expiry import sweep_block as block_of
 
         fold = self.fold(log_partition)
         if any(row.reason == OUT_OF_ORDER_BATCH for _, row in fold.undecodable):
             return self._plain_part(log_partition)  # slow, but the kernels have no state that goes back
-        largest = fold.counters["largest_batch_bytes"]
-        endless = endless_load(self._source, log_partition, self.profile, cut=fold.end, largest_batch_bytes=largest)
+        endless = endless_load_of(self._source, log_partition, fold)
         tables = finish(fold, log_partition=log_partition, partition_count=None, endless=endless)
         (profile,) = tables["load_profile"].to_pylist()
         offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
@@ -200,8 +205,7 @@ class LogParts:
 
     def _bytes(self, segment: Segment, most_bytes: int = WHOLE_LOG) -> npt.NDArray[np.uint8]:
         """At most `most_bytes` of a segment: mapped in an archive, else read."""
-        size_bytes, is_archived = min(segment.stop_byte, most_bytes), segment.manifest_path is not None
-        return file_bytes(self._fs, segment.path, size_bytes, is_archived=is_archived)
+        return slice_bytes(self._fs, segment, min(segment.stop_byte, most_bytes))
 
 
 def _open_transactions(loaded: Loaded, log_partition: int) -> list[dict[str, Any]]:
@@ -210,10 +214,7 @@ def _open_transactions(loaded: Loaded, log_partition: int) -> list[dict[str, Any
         {
             "log_partition": log_partition,
             "producer_id": producer_id,
-            "producer_epoch": one.producer_epoch,
-            "first_log_offset": one.first_log_offset,
-            "last_log_offset": one.last_log_offset,
-            "first_timestamp_ms": one.first_timestamp_ms,
+            **asdict(one),
             "group_ids": sorted({group_id for group_id, _, _ in loaded.pending.get(producer_id, ())}),
         }
         for producer_id, one in sorted(loaded.open_transactions.items())

@@ -48,13 +48,13 @@ class LoadedMember:
     """A member of a group. `assignment` is None where it cannot be parsed, or where coordinators do not parse it."""
 
     member_id: str
-    group_instance_id: str | None
-    client_id: str | None
-    client_host: str | None
-    session_timeout_ms: int | None
-    member_epoch: int | None
+    group_instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    session_timeout_ms: int | None = None
+    member_epoch: int | None = None
     """None for members of classic groups."""
-    assignment: tuple[str, ...] | None
+    assignment: tuple[str, ...] | None = None
     """`<topic, topic id or subtopology>-<partition>` each."""
     assignment_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The member epoch since which it has each partition, by (topic id, partition), where its record has it

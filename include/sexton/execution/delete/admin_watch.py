@@ -10,7 +10,7 @@ active, its items say so.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sexton.archive.snapshots_since import GroupThen
 from sexton.execution.delete.context import Checks, Comparison, DeleteContext, Rows
@@ -24,6 +24,7 @@ WATCH_S = 1.0
 NOT_FOUND = "GROUP_ID_NOT_FOUND"
 NO_ANSWER_GONE = "a call had no answer, and an admin snapshot shows that it is gone"
 OPEN_TRANSACTION = "a transaction that is open may change it"
+_OF_GROUP = ("state", "protocol_type", "group_epoch", "member_count", "subscribed_topics")
 _STILL_THERE = "the request timed out; the offset still exists"
 
 
@@ -219,8 +220,7 @@ def _activity(before: GroupSnapshot, now: GroupSnapshot, *, planned: Collection[
     if now.state is None:  # which a group is without its last offset
         return None
     moved = [key for key, value in now.offsets.items() if key not in planned and before.offsets.get(key) != value]
-    is_same = replace(now, offsets=before.offsets, unstable=before.unstable, hidden=before.hidden) == before
-    if is_same and not moved:
+    if not moved and all(getattr(now, name) == getattr(before, name) for name in _OF_GROUP):
         return None
     return "the group was active during the call: a commit in that moment may be deleted as well"
 

@@ -314,15 +314,5 @@ class _LiveGroup(EmptyView):
         )
 
     def members(self, group_id: str) -> tuple[LoadedMember, ...]:
-        return tuple(
-            LoadedMember(
-                member_id=f"member {number}",
-                group_instance_id=None,
-                client_id=None,
-                client_host=None,
-                session_timeout_ms=None,
-                member_epoch=None,
-                assignment=None,
-            )
-            for number in range(self._view.member_count if self._view.group_id == group_id else 0)
-        )
+        count = self._view.member_count if self._view.group_id == group_id else 0
+        return tuple(LoadedMember(member_id=f"member {number}") for number in range(count))

@@ -9,6 +9,7 @@ wherever it was made. The file is written once.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -174,10 +175,8 @@ class RestorePlan:
 
     def counts(self) -> dict[str, int]:
         """The number of offsets of each `what`, in the order of What, without those that do not occur."""
-        found = dict.fromkeys((what.value for what in What), 0)
-        for row in self.rows:
-            found[row.what] += 1
-        return {what: count for what, count in found.items() if count}
+        found = Counter(row.what for row in self.rows)
+        return {what.value: found[what] for what in What if found[what]}
 
     def to_bytes(self) -> bytes:
         head = {

@@ -443,7 +443,7 @@ class SimCluster:
             raise GroupError("refused", error_name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
         self._end_ours(committed=False)
         self._producers += 1
-        self._ours = ProducerIdentity(transactional_id=transactional_id, producer_id=self._producers, epoch=0)
+        self._ours = ProducerIdentity(transactional_id=transactional_id, producer_id=self._producers, producer_epoch=0)
         return self._ours
 
     def pend_offsets(

@@ -113,7 +113,8 @@ class OffsetWriter:
         has_members, subscribed = (now.state or "Empty") != "Empty", None
         if has_members and self.among_members:
             subscribed = self.context.client.subscribed_topics(group_id, now.group_type or "classic")
-        offsets = [one for one in tail.records(group_id) if one.is_offset and one.log_offset not in tail.aborted]
+        aborted = tail.transactions.aborted
+        offsets = [one for one in tail.records(group_id) if one.is_offset and one.log_offset not in aborted]
         found: list[Result] = []
         for item_id, (key, value) in values.items():
             records = [record for record in offsets if record.topic_partition == key]
@@ -138,7 +139,7 @@ class OffsetWriter:
         written."""
         for number in range(_MARKER_TRIES):
             tail.read()
-            if not tail.is_open(producer.producer_id):
+            if producer.producer_id not in tail.transactions.open:
                 self._is_open = False
                 return
             self.context.clocks.sleep(_MARKER_WAIT_S * 2**number)

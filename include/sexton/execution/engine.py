@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from sexton.errors import BrokerError, Refused, SextonError
@@ -102,11 +103,8 @@ class ApplyContext:
     ledger: Ledger
     clocks: Clocks
     status: PlanStatus
-    _step: int = 0
-
-    def next_step(self) -> int:
-        self._step += 1
-        return self._step - 1
+    steps: Iterator[int] = field(default_factory=count)
+    """The numbers of the next steps."""
 
     def intend(self, intent: Intent) -> None:
         """Record what the next call is about to do; Refused when another attempt has begun."""
@@ -166,7 +164,7 @@ def execute_step(context: ApplyContext, step: Step) -> list[Result]:
 
     Refused when the ledger has a newer claim; then nothing was called.
     """
-    number = context.next_step()
+    number = next(context.steps)
     context.intend(Intent(step=number, action=step.action, items=list(step.items), checks=dict(step.checks)))
     failpoint("apply.intended")
     checked_ms, results = _preflight_check(context, step)

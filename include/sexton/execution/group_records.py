@@ -87,7 +87,7 @@ class GroupTail:
     def __init__(self, client: KafkaAdmin, log_partition: int, *, cut: int, group_ids: Collection[str]) -> None:
         self._log_partition = log_partition
         self._groups: dict[str, list[GroupRecord]] = {group_id: [] for group_id in group_ids}
-        self._transactions = Transactions()
+        self.transactions = Transactions()
         self._tail = client.tail(log_partition, from_log_offset=cut)
 
     @property
@@ -107,7 +107,7 @@ class GroupTail:
             ) from None
         for record in records:
             try:
-                self._transactions.take(record)
+                self.transactions.take(record)
                 found = group_record(record, self._groups)
             except LogError as error:
                 where = f"log partition {self._log_partition}, log_offset {record.log_offset}"
@@ -115,15 +115,6 @@ class GroupTail:
             if found is not None:
                 self._groups[found.group_id].append(found)
         return self.end
-
-    @property
-    def aborted(self) -> Container[int]:
-        """The log_offsets of records in transactions that ended with ABORT."""
-        return self._transactions.aborted
-
-    def is_open(self, producer_id: int) -> bool:
-        """Whether this producer has an open transaction with records here."""
-        return producer_id in self._transactions.open
 
     def records(self, group_id: str, *, since: int = 0) -> list[GroupRecord]:
         """Records of a group at `since` or later, in log order."""

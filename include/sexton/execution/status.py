@@ -42,7 +42,7 @@ class PlanStatus:
     results: dict[ItemId, Result] = field(default_factory=dict)
     intended: dict[ItemId, Intended] = field(default_factory=dict)
     restored: set[ItemId] = field(default_factory=set)
-    returned: dict[OffsetKey, int] = field(default_factory=dict)
+    returned: dict[OffsetKey | None, int] = field(default_factory=dict)
     windows_ms: list[float] = field(default_factory=list)
     open: list[RecordedStep] = field(default_factory=list)
     doubtful: set[ItemId] = field(default_factory=set)
@@ -113,7 +113,7 @@ class PlanStatus:
             for item_id in sorted(self._raced)
             if self.results[item_id].found is not None
             and (written := self.results[item_id].written_log_offset) is not None
-            and written > self._returned_to(self.items[item_id])
+            and written > self.returned.get(self.items[item_id].key, -1)
         ]
 
     def raced_tombstones(self) -> defaultdict[str, set[tuple[str | None, int | None, int | None]]]:
@@ -123,9 +123,6 @@ class PlanStatus:
             item = self.items[item_id]
             found[item.group_id].add((item.topic, item.partition, self.results[item_id].written_log_offset))
         return found
-
-    def _returned_to(self, item: Item) -> int:
-        return self.returned.get(item.key, -1) if item.key else -1
 
     def counts(self) -> Counter[str]:
         """Items by outcome, without items that put a value back."""

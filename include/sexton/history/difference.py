@@ -103,15 +103,8 @@ class LogSide:
             after = oldest_metadata_after(fs, path, cluster_id=self.source.cluster_id, at_ms=self.as_of_ms or -1)
         else:
             cut = stop_offset_of(fs, segments, as_of_ms=self.as_of_ms, taken_at_ms=self.taken_at_ms)
-        rows = changes_of(
-            fs,
-            segments,
-            log_partition=log_partition,
-            start=None,
-            cut=cut,
-            known=known_of(before, after),
-            profile=self.profile,
-        )
+        known = known_of(before, after)
+        rows = changes_of(fs, segments, log_partition=log_partition, cut=cut, known=known, profile=self.profile)
         rows = rows.filter(pc.is_in(rows["group_id"], value_set=pa.array(group_ids, pa.string())))
         late = [row for row in rows.to_pylist() if row["timestamp_ms"] is None or row["timestamp_ms"] >= since_ms]
         return _causes(late, group_ids, self.profile)

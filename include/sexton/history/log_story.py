@@ -111,14 +111,9 @@ class StoryReader:
         # Imported here: importing the kernels takes longer than reading a small log.
         from sexton.history.offset_changes import changes_of
 
+        part = self.segments[0].log_partition
         table: pa.Table = changes_of(
-            self.fs,
-            self.segments,
-            log_partition=self.segments[0].log_partition,
-            start=None,
-            cut=stop_offset,
-            known=self.known,
-            profile=self.profile,
+            self.fs, self.segments, log_partition=part, cut=stop_offset, known=self.known, profile=self.profile
         )
         own = table.filter(pc.equal(table["group_id"], self.group_id)).drop_columns(["log_partition"])
         rows: list[dict[str, object]] = own.to_pylist()

@@ -28,8 +28,8 @@ def changes_of(
     segments: Sequence[Segment],
     *,
     log_partition: int,
-    start: PartialFold | None,
-    cut: int | None,
+    start: PartialFold | None = None,
+    cut: int | None = None,
     known: ChangeEvidence,
     profile: Profile,
 ) -> pa.Table:

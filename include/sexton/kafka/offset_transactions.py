@@ -10,7 +10,7 @@ Requests are those of producers before KIP-890 part 2, which brokers from 2.5 to
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from kafka.protocol.producer import (
@@ -36,15 +36,7 @@ class ProducerIdentity:
 
     transactional_id: str
     producer_id: int
-    epoch: int
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        return {
-            "transactional_id": self.transactional_id,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.epoch,
-        }
+    producer_epoch: int
 
 
 def begin(session: ClusterSession, transactional_id: str) -> ProducerIdentity:
@@ -60,7 +52,7 @@ def begin(session: ClusterSession, transactional_id: str) -> ProducerIdentity:
 
     answer = session.retrying(ask)
     return ProducerIdentity(
-        transactional_id=transactional_id, producer_id=answer.producer_id, epoch=answer.producer_epoch
+        transactional_id=transactional_id, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
     )
 
 
@@ -68,11 +60,11 @@ def pend(
     session: ClusterSession, producer: ProducerIdentity, group_id: str, offsets: Mapping[Key, CommittedValue]
 ) -> dict[Key, ErrorName | None]:
     """Write offsets of a group as pending; the answer for each partition. A group that does not exist is created."""
-    announced = AddOffsetsToTxnRequest(**producer.fields, group_id=group_id, max_version=3)
+    announced = AddOffsetsToTxnRequest(**asdict(producer), group_id=group_id, max_version=3)
     _ask_coordinator(session, producer.transactional_id, announced, group_id=group_id)
     PendedTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic  # noqa: N806 (a class)
     topics = topics_with(offsets, PendedTopic, PendedTopic.TxnOffsetCommitRequestPartition)
-    request = TxnOffsetCommitRequest(**producer.fields, group_id=group_id, topics=topics, max_version=3)
+    request = TxnOffsetCommitRequest(**asdict(producer), group_id=group_id, topics=topics, max_version=3)
 
     def ask() -> dict[Key, ErrorName | None]:
         found = errors_by_partition(session.call_once(request, node_id=find_coordinator(session, group_id)))
@@ -85,7 +77,7 @@ def pend(
 
 def end(session: ClusterSession, producer: ProducerIdentity, *, committed: bool) -> None:
     """End the transaction. Its marker is written shortly afterwards."""
-    request = EndTxnRequest(**producer.fields, committed=committed, max_version=3)
+    request = EndTxnRequest(**asdict(producer), committed=committed, max_version=3)
     _ask_coordinator(session, producer.transactional_id, request)
 
 

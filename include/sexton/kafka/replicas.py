@@ -287,32 +287,21 @@ def _probe(session: ClusterSession, replicas: Replicas, catch_up_s: float) -> li
     leading = [one for one in replicas.replicas if one.is_leader]
     following = [one for one in replicas.replicas if not one.is_leader]
     before = _rows_of(session, replicas, leading)
+    leaders = {row.log_partition: row for row in before.values() if row.fault is None}
     rows = _rows_of(session, replicas, following)
     deadline = time.monotonic() + catch_up_s
     while time.monotonic() < deadline:
-        behind = [
-            one
-            for one in following
-            if _is_behind(rows[one.log_partition, one.broker], _leader(before, one.log_partition))
-        ]
+        behind = [one for one in following if _is_behind(rows[one], leaders.get(one.log_partition))]
         if not behind:
             break
         time.sleep(_PAUSE_S)
         rows |= _rows_of(session, replicas, behind)
-    answering = [one for one in leading if before[one.log_partition, one.broker].fault != "unreachable"]
+    answering = [one for one in leading if before[one].fault != "unreachable"]
     after = before | _rows_of(session, replicas, answering)
-    judged = [
-        *(_judged_follower(row, _leader(before, row.log_partition)) for row in rows.values()),
-        *(
-            _judged_leader(row, [one for one in rows.values() if one.log_partition == part])
-            for (part, _), row in after.items()
-        ),
-    ]
+    judged = [_judged_follower(row, leaders.get(row.log_partition)) for row in rows.values()]
+    for row in after.values():
+        judged.append(_judged_leader(row, [one for one in rows.values() if one.log_partition == row.log_partition]))
     return sorted(judged, key=lambda row: (row.log_partition, row.broker))
-
-
-def _leader(leaders: Mapping[tuple[int, int], ReplicaProbe], log_partition: int) -> ReplicaProbe | None:
-    return next((row for (part, _), row in leaders.items() if part == log_partition and row.fault is None), None)
 
 
 def _is_behind(row: ReplicaProbe, leader: ReplicaProbe | None) -> bool:
@@ -350,14 +339,12 @@ def _judged(row: ReplicaProbe, stable: int, other: str) -> ReplicaProbe:
     )
 
 
-def _rows_of(
-    session: ClusterSession, replicas: Replicas, some: Iterable[Replica]
-) -> dict[tuple[int, int], ReplicaProbe]:
-    """Each broker's answers about the given replicas, by log partition and broker."""
+def _rows_of(session: ClusterSession, replicas: Replicas, some: Iterable[Replica]) -> dict[Replica, ReplicaProbe]:
+    """Each broker's answers about the given replicas."""
     by_broker: dict[int, list[Replica]] = {}
     for replica in some:
         by_broker.setdefault(replica.broker, []).append(replica)
-    rows: dict[tuple[int, int], ReplicaProbe] = {}
+    rows: dict[Replica, ReplicaProbe] = {}
     for broker, asked in by_broker.items():
         try:
             found = _with_transactions(session, replicas, broker, _offsets_of(session, replicas, asked))
@@ -366,7 +353,7 @@ def _rows_of(
         except BrokerError as error:
             fault = fault_of(error)
             found = [replace(_row(one), fault=fault, error=error.message, fix=FIXES[fault]) for one in asked]
-        rows |= {(row.log_partition, row.broker): row for row in found}
+        rows |= zip(asked, found, strict=True)
     return rows
 
 

@@ -131,10 +131,7 @@ def _answers(broker: Coordinator, group_id: str, holders: list[int]) -> GroupAns
     shown = describe_group(broker, group_id)
     return GroupAnswers(
         error=fetched.error.name,
-        group_type=None if group is None else group.group_type,
-        state=None if group is None else group.state,
-        protocol_type=None if group is None else group.protocol_type,
-        generation=None if group is None else group.generation,
+        **{name: getattr(group, name, None) for name in ("group_type", "state", "protocol_type", "generation")},
         described=shown.error.name,
         is_misplaced=is_served and all(broker.is_misplaced(one, group_id) for one in holders),
         members=tuple((one.member_id, one.assignment) for one in shown.members),

@@ -195,7 +195,7 @@ class SimulatedCluster:
         if self.open:
             self._end(committed=False)
         self.producers += 1
-        return ProducerIdentity(transactional_id=transactional_id, producer_id=self.producers, epoch=0)
+        return ProducerIdentity(transactional_id=transactional_id, producer_id=self.producers, producer_epoch=0)
 
     def pend_offsets(
         self, producer: ProducerIdentity, group_id: str, offsets: Mapping[tuple[str, int], CommittedValue]

@@ -163,11 +163,9 @@ def _overwritten(values: Sequence[GroupRecord], result: Result) -> GroupRecord |
 
 def _values(tail: GroupTail, group: PlannedGroup, item: Item, *, since: int) -> list[GroupRecord]:
     """The values of an offset in the log at `since` or later, without aborted ones."""
-    key = "offset", item.topic, item.partition
-    records = tail.records(group.group_id, since=since)
-    return [
-        one for one in records if one.record_key == key and not one.is_tombstone and one.log_offset not in tail.aborted
-    ]
+    key, aborted = ("offset", item.topic, item.partition), tail.transactions.aborted
+    records = (one for one in tail.records(group.group_id, since=since) if one.record_key == key)
+    return [one for one in records if not one.is_tombstone and one.log_offset not in aborted]
 
 
 def _newer(record: GroupRecord) -> str:

@@ -13,7 +13,7 @@ not noticed.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from sexton.coordinator.api.view import TopicPartition
 from sexton.coordinator.offsets import OffsetKey
@@ -499,6 +499,4 @@ def _moved(before: OffsetValue | None, after: OffsetValue | None) -> str:
 
 
 def _ledger_value(value: OffsetValue | None) -> Value | None:
-    if value is None:
-        return None
-    return Value(committed_offset=value.committed_offset, leader_epoch=value.leader_epoch, metadata=value.metadata)
+    return None if value is None else Value(**asdict(value))

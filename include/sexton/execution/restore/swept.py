@@ -128,15 +128,8 @@ def _removals(
     )
     found: dict[OffsetKey, dict[str, Any]] = {}
     for part in sorted({partition_of(group_id, source.partition_count or 1) for group_id, _, _ in lost}):
-        rows = changes_of(
-            fs,
-            source.segments.get(part, []),
-            log_partition=part,
-            start=None,
-            cut=None,
-            known=known,
-            profile=of_broker(source.broker_version),
-        )
+        segments = source.segments.get(part, [])
+        rows = changes_of(fs, segments, log_partition=part, known=known, profile=of_broker(source.broker_version))
         for row in rows.sort_by("log_offset").to_pylist():
             found[row["group_id"], row["topic"], row["partition"]] = row
     return {key: row for key, row in found.items() if key in lost and row["kind"] in DISAPPEARANCES}

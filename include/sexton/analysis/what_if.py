@@ -170,7 +170,8 @@ def what_if(
     groups: list[ComparedGroup] = []
     steps = keep_steps_of(record)
     for shard in record.shards:
-        own, losing = _of_shard(folder, record, shard, in_force, proposed, group_id, steps)
+        before, after = (_lost(folder, record, shard, rules, group_id, steps) for rules in (in_force, proposed))
+        own, losing = _of_shard(folder, record, shard, before, after)
         offsets += own
         groups += losing
     return WhatIf(
@@ -208,16 +209,10 @@ def published_folder(lake: Lake, run: PublishedRun, root: Path) -> tuple[RunFold
 
 
 def _of_shard(
-    folder: RunFolder,
-    record: RunRecord,
-    shard: Shard,
-    in_force: RetentionRules,
-    proposed: RetentionRules,
-    group_id: str | None,
-    steps: KeepSteps,
+    folder: RunFolder, record: RunRecord, shard: Shard, before: pa.Table, after: pa.Table
 ) -> tuple[list[ComparedOffset], list[ComparedGroup]]:
+    """The offsets and groups of a shard that either side deletes; `before` and `after` are those of `_lost`."""
     held = read_held(folder, shard)
-    before, after = (_lost(folder, record, shard, rules, group_id, steps) for rules in (in_force, proposed))
     groups = folder.read_table("groups", shard, list(TABLES["groups"].column_names))
     profile = profile_of(record.profile)
     whole_before, whole_after = (
@@ -243,12 +238,7 @@ def _of_shard(
 
 
 def _lost(
-    folder: RunFolder,
-    record: RunRecord,
-    shard: Shard,
-    rules: RetentionRules,
-    group_id: str | None,
-    steps: KeepSteps,
+    folder: RunFolder, record: RunRecord, shard: Shard, rules: RetentionRules, group_id: str | None, steps: KeepSteps
 ) -> pa.Table:
     """Offsets that the rules delete at the instant: row (of `held`), at_ms, by."""
     judged_by = record.model_copy(update={"retention_ms": rules.retention_ms})

@@ -36,7 +36,6 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, published_at, read_published
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import open_archive
-from sexton.settings import settings
 from sexton.tables import COMMITTED_OFFSETS, LOAD_PROFILE, TIME_LAG
 
 _PENDING = [*KEY, "producer_id"]
@@ -119,7 +118,6 @@ def _instant(lake: Lake, archive: str, published: PublishedRun, committed: pa.Ta
         committed=committed_with_pending(committed, read_published(lake, published, "pending_offsets", _PENDING)),
         partitions=read_published(lake, published, "topic_partitions", PARTITIONS),
         sees_all_topics=bool(source.sees_all_topics),
-        slack_ms=settings().settle_ms,
     )
 
 

@@ -115,7 +115,6 @@ def _instant(
 ) -> "Instant":
     """The committed offsets of the replayed log and the partitions of the cluster, as the snapshot recorded both."""
     from sexton.lag.measure_lag import PARTITIONS, Instant
-    from sexton.settings import settings
 
     as_of_ms = parse_optional_instant(log.as_of, "--as-of")
     if as_of_ms is None:
@@ -129,7 +128,6 @@ def _instant(
         committed=_committed(folder, record, group, only),
         partitions=folder.read_table("topic_partitions", 0, PARTITIONS),
         sees_all_topics=bool(record.sees_all_topics),
-        slack_ms=settings().settle_ms,
     )
 
 

@@ -20,12 +20,13 @@ from sexton.log.entry import HEADER_BYTES
 from sexton.log.framing import POSITION, SIZE, first_frame
 from sexton.log.headers import BatchHeaders, headers_of
 from sexton.log.segment import Segment, SegmentSlice, plan_fold_tasks, slice_bytes
+from sexton.settings import settings
 
 _REPLACED = "\ufffd"
 
 
 def batches_about(
-    data: U8Array, span: SegmentSlice, group_id: str, *, cap_bytes: int, stop_offset: int | None = None
+    data: U8Array, span: SegmentSlice, group_id: str, *, stop_offset: int | None = None
 ) -> Iterator[Batch]:
     """Batches that start in `span` and below `stop_offset`, in log order; a batch may have no record of the group.
 
@@ -42,8 +43,7 @@ def batches_about(
         for index, row in enumerate(rows.tolist()):
             is_hit = hits is None or hits[index]
             if is_hit or (
-                needle is not None
-                and _inflated_has(data, row, needle, cap_bytes, codec=codec[index], magic=magic[index])
+                needle is not None and _inflated_has(data, row, needle, codec=codec[index], magic=magic[index])
             ):
                 batch = read_frame(data.data, row)
                 if isinstance(batch, Batch):
@@ -99,7 +99,7 @@ def _rows_with(data: U8Array, rows: npt.NDArray[np.int64], needle: bytes) -> Seq
     return hits
 
 
-def _inflated_has(data: U8Array, row: Sequence[int], needle: bytes, cap_bytes: int, *, codec: int, magic: int) -> bool:
+def _inflated_has(data: U8Array, row: Sequence[int], needle: bytes, *, codec: int, magic: int) -> bool:
     position, size = row[POSITION], row[SIZE]
     if codec == codecs.NONE:
         return False
@@ -107,6 +107,6 @@ def _inflated_has(data: U8Array, row: Sequence[int], needle: bytes, cap_bytes: i
         return True
     body = data.data[position + HEADER_BYTES : position + size]
     try:
-        return needle in codecs.inflate(codec, body, magic=magic, cap_bytes=cap_bytes)
+        return needle in codecs.inflate(codec, body, magic=magic, cap_bytes=settings().inflated_cap_bytes)
     except LogError:
         return False

@@ -63,9 +63,7 @@ class StoryReader:
         gone.sort(key=lambda row: row["log_offset"])
         reader = EventBuilder(self.group_id, self.profile, gone, self.is_requested, self.known.restored)
         for data, span in whole_log(self.fs, self.segments):
-            for batch in batches_about(
-                data, span, self.group_id, cap_bytes=settings().inflated_cap_bytes, stop_offset=stop_offset
-            ):
+            for batch in batches_about(data, span, self.group_id, stop_offset=stop_offset):
                 records = [*self._own_records(batch)]
                 if records:
                     reader.take(records, is_pending=batch.producer_id != NO_PRODUCER_ID)
@@ -75,7 +73,7 @@ class StoryReader:
     def records_at(self, log_offsets: Set[int]) -> Iterator[Record]:
         """The group's records at these log_offsets, in log order: what the story rests on."""
         for data, span in whole_log(self.fs, self.segments):
-            for batch in batches_about(data, span, self.group_id, cap_bytes=settings().inflated_cap_bytes):
+            for batch in batches_about(data, span, self.group_id):
                 if any(batch.base_offset <= each < batch.next_offset for each in log_offsets):
                     yield from (record for record, _ in self._own_records(batch) if record.log_offset in log_offsets)
 

@@ -35,7 +35,6 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun
 from sexton.rehearsal.logs import decoded
 from sexton.runs.source import METADATA_SLACK_MS, LogSource
-from sexton.settings import settings
 from sexton.tables import TABLES
 from sexton.views.coordinator_view import CoordinatorView
 
@@ -191,7 +190,6 @@ def _lag(view: CoordinatorView, source: LogSource, facts: GroupFacts) -> list[La
         committed=_table("committed_offsets", COMMITTED, rows, pa.field("pending_producer_ids", pa.list_(pa.int64()))),
         partitions=_table("topic_partitions", PARTITIONS, ends),
         sees_all_topics=bool(source.sees_all_topics),
-        slack_ms=settings().settle_ms,
     )
     return [LagRow(**{name: row[name] for name in _LAGS}) for row in measure(instant).to_pylist()]
 

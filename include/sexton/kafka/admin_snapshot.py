@@ -227,24 +227,21 @@ class _Snapshot:
     _failures: Counter[int] = field(default_factory=Counter)
 
     def describe(self, some: Sequence[GroupSnapshot]) -> None:
-        for (node_id, kind), part in _by(some, lambda group: (group.coordinator, group.group_type)):
+        for kind, part in _by(some, lambda group: group.group_type):
             take = _described_classic if kind == CLASSIC else _described_modern
-            self._ask(node_id, part, _Query(partial(_describe_request, kind), take, ""))
+            self._ask(part, _Query(partial(_describe_request, kind), take, ""))
 
     def fetch(self, some: Sequence[GroupSnapshot]) -> None:
         # Share groups have no committed offsets. What is pending is of use only where something is committed.
         with_offsets = [group for group in some if group.group_type != SHARE]
-        plain = _Query(partial(_offsets_request, require_stable=False), _take_offsets, "offsets_")
-        for node_id, part in _by(with_offsets, lambda group: group.coordinator):
-            self._ask(node_id, part, plain)
+        self._ask(with_offsets, _Query(partial(_offsets_request, require_stable=False), _take_offsets, "offsets_"))
         stable = _Query(partial(_offsets_request, require_stable=True), _take_unstable, None)
-        for node_id, part in _by([group for group in with_offsets if group.offsets], lambda group: group.coordinator):
-            self._ask(node_id, part, stable)
+        self._ask([group for group in with_offsets if group.offsets], stable)
 
-    def _ask(self, node_id: int, groups: Sequence[GroupSnapshot], query: _Query) -> None:
-        """Query a coordinator about groups, then the new coordinators of groups that moved meanwhile."""
+    def _ask(self, groups: Sequence[GroupSnapshot], query: _Query) -> None:
+        """Query the coordinators of groups, then the new coordinators of groups that moved meanwhile."""
         waiting = {group.group_id: group for group in groups}
-        nodes = dict.fromkeys(waiting, node_id)
+        nodes = {group.group_id: group.coordinator for group in groups}
         for attempt in range(ATTEMPTS):
             if attempt:
                 self.sleep(_WAIT_S * 2**attempt)

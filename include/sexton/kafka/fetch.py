@@ -118,7 +118,58 @@ class Pace:
             raise LogChangedError("the reading was given up")
 
 
-class LogReader:
+class BatchReader:
+    """Reads a partition's batches, one answer of a broker at a time.
+
+    At most `response_bytes`, and what the pace allows for a second, are held at a time; a single larger batch still
+    comes whole.
+    """
+
+    def __init__(self, where: str, response_bytes: int, pace: Pace | None) -> None:
+        self.where, self._pace = where, pace
+        self._response_bytes = min(response_bytes, pace.bytes_per_second) if pace else response_bytes
+
+    def _read_range(self, ask: Callable[[int], Any], start: int, end: int) -> Iterator[FetchedBatches]:
+        """The batches whose base offset is in [start, end), in order, one answer at a time.
+
+        `ask` returns a partition's data in a Fetch answer at a position, None where a quota delayed it.
+        """
+        position, empty_answers = start, 0
+        while position < end and empty_answers < 2:
+            answer = ask(position)
+            if answer is None:
+                continue
+            data = answer.records or b""
+            frames = frame(data, start=start, end=end)
+            if frames.end_byte > frames.start_byte:
+                yield FetchedBatches(
+                    data=data[frames.start_byte : frames.end_byte],
+                    base_offset=frames.base_offset,
+                    next_offset=frames.next_offset or 0,
+                    leader_epoch=frames.leader_epoch,
+                    log_start_offset=answer.log_start_offset,
+                    high_watermark=answer.high_watermark,
+                    last_stable_offset=answer.last_stable_offset,
+                )
+            if self._pace:
+                self._pace.spend(len(data))
+            if frames.is_last:
+                return
+            if frames.next_offset is not None and frames.next_offset > position:
+                position, empty_answers = frames.next_offset, 0
+            elif data:
+                raise self._damaged(len(data), position)
+            else:
+                # Compaction can have removed all remaining batches below `end`; ask twice, since a fetch may end early
+                # for other reasons.
+                empty_answers += 1
+
+    def _damaged(self, size_bytes: int, position: int) -> BrokerError:
+        """The error for bytes without a whole batch."""
+        return BrokerError(f"got {size_bytes} bytes that hold no whole batch at {position}", where=self.where)
+
+
+class LogReader(BatchReader):
     """Reads one partition from its current leader, and never across a break of the log.
 
     Every request names the reader's leader epoch. After an election the broker refuses it, and the new leader is asked
@@ -127,8 +178,7 @@ class LogReader:
     none or it is unknown; None when other readers read the earlier batches at the same time: then an election raises
     LeaderMovedError, since their batches may be invalid.
 
-    With `topic_id`, a recreated topic raises LogChangedError. `response_bytes` bounds the memory of one step; a single
-    larger batch still comes whole.
+    With `topic_id`, a recreated topic raises LogChangedError.
     """
 
     def __init__(
@@ -143,11 +193,9 @@ class LogReader:
         response_bytes: int = RESPONSE_BYTES,
         pace: Pace | None = None,
     ) -> None:
-        self.where = f"{topic}-{partition} on {session.config.bootstrap_servers}"
+        super().__init__(f"{topic}-{partition} on {session.config.bootstrap_servers}", response_bytes, pace)
         self._session, self._topic, self._partition = session, topic, partition
         self._topic_id = topic_id
-        self._response_bytes = min(response_bytes, pace.bytes_per_second) if pace else response_bytes
-        self._pace = pace
         self._leader = leader
         self._is_sure = leader is not None
         self._after_epoch = after_epoch
@@ -163,7 +211,7 @@ class LogReader:
         def ask(position: int) -> Any:
             return self._session.retrying(lambda: self._fetch(position, end))
 
-        for batches in read_range(ask, start=start, end=end, pace=self._pace, damaged=self._damaged):
+        for batches in self._read_range(ask, start, end):
             if batches.leader_epoch != NO_EPOCH and self._after_epoch is not None:
                 self._after_epoch = batches.leader_epoch
             yield batches
@@ -223,53 +271,6 @@ class LogReader:
         if epoch != self._after_epoch or end_offset < position:
             why = f"leader epoch {self._after_epoch} was read up to {position} and now ends at {end_offset}"
             raise DivergedError(f"an election cut the log off: {why}", where=self.where)
-
-    def _damaged(self, size_bytes: int, position: int) -> BrokerError:
-        return BrokerError(f"got {size_bytes} bytes that hold no whole batch at {position}", where=self.where)
-
-
-def read_range(
-    ask: Callable[[int], Any],
-    *,
-    start: int,
-    end: int,
-    pace: Pace | None,
-    damaged: Callable[[int, int], BrokerError],
-) -> Iterator[FetchedBatches]:
-    """The batches whose base offset is in [start, end), in order, one answer at a time.
-
-    `ask` returns a partition's data in a Fetch answer at a position, None where a quota delayed it; `damaged` makes the
-    error for a number of bytes at a position without a whole batch.
-    """
-    position, empty_answers = start, 0
-    while position < end and empty_answers < 2:
-        answer = ask(position)
-        if answer is None:
-            continue
-        data = answer.records or b""
-        frames = frame(data, start=start, end=end)
-        if frames.end_byte > frames.start_byte:
-            yield FetchedBatches(
-                data=data[frames.start_byte : frames.end_byte],
-                base_offset=frames.base_offset,
-                next_offset=frames.next_offset or 0,
-                leader_epoch=frames.leader_epoch,
-                log_start_offset=answer.log_start_offset,
-                high_watermark=answer.high_watermark,
-                last_stable_offset=answer.last_stable_offset,
-            )
-        if pace:
-            pace.spend(len(data))
-        if frames.is_last:
-            return
-        if frames.next_offset is not None and frames.next_offset > position:
-            position, empty_answers = frames.next_offset, 0
-        elif data:
-            raise damaged(len(data), position)
-        else:
-            # Compaction can have removed all remaining batches below `end`; ask twice, since a fetch may end early for
-            # other reasons.
-            empty_answers += 1
 
 
 def fetch_partitions(

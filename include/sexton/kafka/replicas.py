@@ -13,7 +13,7 @@ Not here: storage of copied bytes (replicas/copy.py), and the meaning of differe
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sexton.errors import BrokerError, UsageError
 from sexton.kafka.failures import NotAllowed, TransientError, error_name
-from sexton.kafka.fetch import MAX_WAIT_MS, RESPONSE_BYTES, FetchedBatches, Pace, fetch_partitions, read_range
+from sexton.kafka.fetch import MAX_WAIT_MS, RESPONSE_BYTES, BatchReader, FetchedBatches, Pace, fetch_partitions
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import EARLIEST, LATEST, NO_LEADER, PartitionLeader, Topic, list_offsets
 from sexton.records import kafka_uuid
@@ -200,13 +200,12 @@ def probe_replicas(
     return rows
 
 
-class ReplicaReader:
+class ReplicaReader(BatchReader):
     """Reads the log of one replica from its broker, up to the high watermark that this broker has when it begins.
 
     Every request carries the leader epoch of `replica`. An election in between raises LogMovedError, as does a log
     start above the reader's position. Other faults raise ReplicaFault, transient ones only after the session's retries
-    if `is_patient`; a broker that does not answer raises TransientError. At most `response_bytes` are held at a time; a
-    single larger batch still comes whole.
+    if `is_patient`; a broker that does not answer raises TransientError.
     """
 
     def __init__(
@@ -219,10 +218,8 @@ class ReplicaReader:
         response_bytes: int = RESPONSE_BYTES,
         pace: Pace | None = None,
     ) -> None:
-        self.where = f"{replicas.topic}-{replica.log_partition} on broker {replica.broker}"
+        super().__init__(f"{replicas.topic}-{replica.log_partition} on broker {replica.broker}", response_bytes, pace)
         self._session, self._replicas, self._replica = session, replicas, replica
-        self._response_bytes = min(response_bytes, pace.bytes_per_second) if pace else response_bytes
-        self._pace = pace
         self._retrying: Callable[[Callable[[], Any]], Any] = session.retrying if is_patient else lambda ask: ask()
 
     def begin(self) -> ReplicaProbe:
@@ -240,13 +237,11 @@ class ReplicaReader:
 
     def read(self, begun: ReplicaProbe) -> Iterator[FetchedBatches]:
         """The batches from log start to high watermark of `begun`, in order, one answer of the broker at a time."""
-        return read_range(
-            lambda position: self._retrying(partial(self._fetch, position)),
-            start=begun.log_start_offset or 0,
-            end=begun.high_watermark or 0,
-            pace=self._pace,
-            damaged=self._damaged,
-        )
+
+        def ask(position: int) -> Any:
+            return self._retrying(partial(self._fetch, position))
+
+        return self._read_range(ask, begun.log_start_offset or 0, begun.high_watermark or 0)
 
     def _fetch(self, position: int) -> Any:
         replica = self._replica
@@ -376,13 +371,8 @@ def _offsets_of(session: ClusterSession, replicas: Replicas, some: Sequence[Repl
 
 
 def _row(replica: Replica) -> ReplicaProbe:
-    return ReplicaProbe(
-        broker=replica.broker,
-        log_partition=replica.log_partition,
-        is_leader=replica.is_leader,
-        in_isr=replica.in_isr,
-        reassignment=replica.reassignment,
-    )
+    """Without an answer."""
+    return ReplicaProbe(**{name: value for name, value in asdict(replica).items() if name != "leader_epoch"})
 
 
 def _answered(replica: Replica, answer: Any) -> ReplicaProbe:

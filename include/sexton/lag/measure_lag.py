@@ -12,7 +12,7 @@ version.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,7 @@ from sexton.kafka.epoch_ends import epoch_ends
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.time_points import refine
 from sexton.lag.time_lag import LOG_END, UNBOUNDED, UNKNOWN, time_lags
+from sexton.settings import settings
 from sexton.tables import TIME_LAG
 from sexton.tables.time_lag import BASES, RESETS
 
@@ -58,7 +59,8 @@ class Instant:
 
     `committed` has the columns COMMITTED and pending_producer_ids; `partitions` has the columns PARTITIONS, as a
     snapshot recorded them, with -1 for unknown offsets. `slack_ms` is the largest difference between the clocks of
-    brokers and snapshots. With `sees_all_topics` a partition that is missing from `partitions` does not exist.
+    brokers and snapshots, by default the settings'. With `sees_all_topics` a partition that is missing from
+    `partitions` does not exist.
     """
 
     archive: str
@@ -67,7 +69,7 @@ class Instant:
     committed: pa.Table
     partitions: pa.Table
     sees_all_topics: bool
-    slack_ms: int
+    slack_ms: int = field(default_factory=lambda: settings().settle_ms)
 
     @cached_property
     def index(self) -> PartitionIndex:

@@ -188,7 +188,9 @@ def rehearse(
         log.load(new)
     if as_of_ms is not None and all(log.load(new).first_log_offset is None for log in logs):
         raise NoCoverage(f"no record was written before {as_of_ms} ms", where=source.where, fix="choose a later as-of")
-    count, notes = partition_count(source, lambda: {log.number: _holders(log, new) for log in logs})
+    count, notes = partition_count(
+        source, lambda: {log.number: {key[0] for key in log.load(new).offsets} for log in logs}
+    )
     brokers = [coordinator_of(logs, one, here=source.here, count=count) for one in (old, new)]
     now_ms = as_of_ms or 1 + max((log.load(new).max_timestamp_ms for log in logs), default=0)
     minutes = retention_minutes or source.retention_minutes
@@ -233,10 +235,6 @@ def _covers(old: Fault, new: Fault) -> bool:
     if old.log_partition != new.log_partition:
         return False
     return old.when == NOW or (old.group_id == new.group_id and new.when in (old.when, DURING_CLEANING))
-
-
-def _holders(log: LogOf, profile: Profile) -> set[str]:
-    return {group_id for group_id, _, _ in log.load(profile).offsets}
 
 
 def _loads(log: LogOf, old: Profile, new: Profile, faults: list[Fault]) -> Loads:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from sexton.coordinator.profile import Release
 from sexton.tables import TRANSACTIONAL_IDS, TRANSACTIONS
+from sexton.tables.table import Table
 from sexton.transactions.ids import expires_at_ms, family_of
 from sexton.transactions.states import TransactionalId
 from sexton.transactions.verdicts import Judged, OffsetsTransaction, Reason
@@ -70,25 +71,21 @@ def transaction_rows(
 def _transaction_row(one: Judged, held_bytes: Mapping[tuple[int, int], int], release: Release | None) -> dict[str, Any]:
     log, owner = one.transaction, one.transactional_id
     return {
-        "log_partition": log.log_partition,
-        "producer_id": log.producer_id,
-        "producer_epoch": log.producer_epoch,
-        "verdict": one.verdict,
-        "reason": one.reason,
+        **_shared(log, TRANSACTIONS),
+        **_shared(one, TRANSACTIONS),
         "transactional_id": owner and owner.transactional_id,
         "state": owner and owner.state.value,
-        "start_offset": one.start_offset,
-        "last_log_offset": log.last_log_offset,
-        "since_ms": log.since_ms,
-        "ends_at_ms": one.ends_at_ms,
-        "is_overdue": one.is_overdue,
-        "is_confirmed": one.is_confirmed,
         "group_ids": list(log.group_ids),
         "offsets": list(log.offsets),
         "held_bytes": held_bytes.get((log.log_partition, log.first_log_offset)),
         "abort_arguments": one.abort_arguments(release),
         "evidence": _evidence(one),
     }
+
+
+def _shared(source: Any, table: Table) -> dict[str, Any]:
+    """The fields of an object that a table has under the same name."""
+    return {name: getattr(source, name) for name in table.column_names if name in source.__slots__}
 
 
 def _evidence(one: Judged) -> str:
@@ -105,22 +102,14 @@ def id_rows(ids: Iterable[TransactionalId], *, expiration_ms: int, read_at_ms: i
     """The table `transactional_ids`, without its run columns."""
     rows = [
         {
-            "transactional_id": one.transactional_id,
+            **_shared(one, TRANSACTIONAL_IDS),
             "state_log_partition": one.log_partition,
             "state_log_offset": one.log_offset,
             "family": family_of(one.transactional_id),
-            "producer_id": one.producer_id,
-            "producer_epoch": one.producer_epoch,
-            "previous_producer_id": one.previous_producer_id,
-            "next_producer_id": one.next_producer_id,
             "state": one.state.value,
-            "timeout_ms": one.timeout_ms,
-            "started_at_ms": one.started_at_ms,
-            "updated_at_ms": one.updated_at_ms,
             "age_ms": read_at_ms - one.updated_at_ms,
             "expires_at_ms": expires_at_ms(one, expiration_ms=expiration_ms),
             "partitions": [{"topic": topic, "partitions": [*some]} for topic, some in one.partitions.items()],
-            "client_transaction_version": one.client_transaction_version,
         }
         for one in ids
     ]

@@ -154,7 +154,7 @@ def test_an_interval_and_a_policy_in_both(spark: SparkSession, tmp_path: Path) -
     assert [sorted(result.failing_rows) for result in found] == [sorted(result.failing_rows) for result in in_duckdb]
     failed = {result.expectation: result for result in found if not result.success}
     assert failed[mine.sentence].failing_rows
-    assert failed["nothing is planned of a group that the policy holds"].observed == "3"
+    assert failed["nothing is planned for a group that the policy holds"].observed == "3"
     assert LAWS_OF_CHANGES["other_end"].sentence in failed
     pages = "".join(page.read_text() for page in tmp_path.rglob("*.html"))
     assert "no group of mine is {empty}" in pages

@@ -1,10 +1,10 @@
 """Expectations derived from the declarations of tables, in which minimums and allowed values are given."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sexton.quality.expectation import LOG_TABLES, Expectation, Rule
-from sexton.quality.queried_views import CheckedRun
+from sexton.quality.expectation import Expectation, Rule
+from sexton.quality.queried_views import CheckedRun, relation_of
 from sexton.tables import SNAPSHOT_TABLES, Column, Severity, Table, interval_tables
 from sexton.tables.dq_results import DQ_RESULTS
 from sexton.tables.table import Origin, is_filled
@@ -15,6 +15,8 @@ CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if 
 
 _NOT_FILLED: Mapping[Origin | None, str] = {"log": "the log was not read", "admin_snapshots": "it was"}
 """Why a column that only one origin can fill is NULL in a run with another origin."""
+_BROKEN = {"not_null": "IS NULL", "minimum": "< {}", "allowed": "NOT IN ({})", "forbidden": "IN ({})"}
+"""Rule about single values -> what a value is that breaks it, as SQL; for `{}` the values that it is compared with."""
 
 
 def checked_tables(origins: Iterable[Origin], *, has_changes: bool) -> tuple[Table, ...]:
@@ -22,20 +24,17 @@ def checked_tables(origins: Iterable[Origin], *, has_changes: bool) -> tuple[Tab
     return (*CHECKED_TABLES, *interval_tables(origins)) if has_changes else CHECKED_TABLES
 
 
-def rule(
+def of_values(
     table: str,
     name: str,
     sentence: str,
-    *,
     rule: Rule,
-    by_column: Mapping[str, str],
-    value: Any = None,
+    value: Mapping[str, Sequence[Any]],
     severity: Severity = "critical",
-    known_from: Origin | None = None,
 ) -> Expectation:
-    """An expectation of single columns: column -> SQL condition of a value that breaks it (table alias `t`)."""
-    rows = "run" if table == "runs" else table
-    sql = f"SELECT t.* FROM {rows} t WHERE {' OR '.join(by_column.values())}" if by_column else ""
+    """An expectation of single columns: column -> what its values are compared with."""
+    by_column = {column: f"t.{column} {_BROKEN[rule].format(_literals(values))}" for column, values in value.items()}
+    sql = f"SELECT t.* FROM {relation_of(table)} t WHERE {' OR '.join(by_column.values())}" if by_column else ""
     return Expectation(
         table=table,
         name=name,
@@ -44,7 +43,6 @@ def rule(
         sql=sql,
         rule=rule,
         by_column=by_column,
-        known_from="log" if table in LOG_TABLES else known_from,
         value=value,
     )
 
@@ -53,14 +51,13 @@ def declared_expectations(table: Table, run: CheckedRun) -> Iterator[Expectation
     """Yield the expectations that follow from the declaration of `table`, for the rows of a run."""
     every = "for every log partition" if table.per_log_partition else "for the run"
     written = f"the table is there {every}, even where it is empty"
-    yield rule(table.name, "written", written, rule="written", by_column={})
+    yield Expectation(table=table.name, name="written", sentence=written, rule="written")
     as_declared = "every declared column is there, with its type"
-    yield rule(table.name, "columns", as_declared, rule="columns", by_column={})
+    yield Expectation(table=table.name, name="columns", sentence=as_declared, rule="columns")
     yield _of_the_run(table, run)
     filled = [c for c in table.all_columns if not c.nullable and is_filled(c.known_from, run.origins)]
     required = ", ".join(column.name for column in filled if column in table.columns)
-    nulls = {column.name: f"t.{column.name} IS NULL" for column in filled}
-    yield rule(table.name, "not_null", f"never NULL: {required}", rule="not_null", by_column=nulls)
+    yield of_values(table.name, "not_null", f"never NULL: {required}", "not_null", {c.name: [] for c in filled})
     if unfilled := {c.name: c.known_from for c in table.columns if not is_filled(c.known_from, run.origins)}:
         why = " and ".join(_NOT_FILLED[origin] for origin in dict.fromkeys(unfilled.values()))
         yield Expectation(
@@ -84,38 +81,18 @@ def declared_expectations(table: Table, run: CheckedRun) -> Iterator[Expectation
         if column.minimum is not None:
             bounded.setdefault((column.minimum, column.severity), []).append(column)
     for (minimum, severity), columns in sorted(bounded.items()):
-        yield rule(
-            table.name,
-            f"minimum_{minimum}_{severity}",
-            f"at least {minimum}: {_names(columns)}",
-            rule="minimum",
-            by_column={column.name: f"t.{column.name} < {minimum}" for column in columns},
-            value=minimum,
-            severity=severity,
-        )
+        name, sentence = f"minimum_{minimum}_{severity}", f"at least {minimum}: {_names(columns)}"
+        yield of_values(table.name, name, sentence, "minimum", {c.name: [minimum] for c in columns}, severity)
     for column in table.columns:
         if column.allowed:
-            yield rule(
-                table.name,
-                f"allowed_{column.name}",
-                f"{column.name} is one of {', '.join(column.allowed)}",
-                rule="allowed",
-                by_column={column.name: f"t.{column.name} NOT IN ({_literals(column.allowed)})"},
-                value={column.name: column.allowed},
-                severity=column.severity,
-            )
+            sentence, allowed = f"{column.name} is one of {', '.join(column.allowed)}", {column.name: column.allowed}
+            yield of_values(table.name, f"allowed_{column.name}", sentence, "allowed", allowed, column.severity)
     if absent := [column for column in table.columns if column.absent is not None]:
         # Releases 2.1.0 and 2.1.1 treat an expire timestamp of -1 as set.
         exempt = "expire_timestamp_ms" if run.profile.keeps_expire_of_minus_1 else ""
         signs = {column.name: [column.absent] for column in absent if column.name != exempt}
-        yield rule(
-            table.name,
-            "absent",
-            f"absence is NULL, not the wire's sign for it: {_names(absent)}",
-            rule="forbidden",
-            by_column={name: f"t.{name} IN ({_literals(values)})" for name, values in signs.items()},
-            value=signs,
-        )
+        sentence = f"absence is NULL, not the wire's sign for it: {_names(absent)}"
+        yield of_values(table.name, "absent", sentence, "forbidden", signs)
     if below := [column for column in table.columns if column.below_cut]:
         beyond = " OR ".join(f"t.{column.name} >= c.cut" for column in below)
         yield Expectation(
@@ -134,14 +111,7 @@ def _of_the_run(table: Table, run: CheckedRun) -> Expectation:
     if table.per_log_partition:
         own["log_partition"] = list(run.cuts)
         names += " and a log partition that it read"
-    return rule(
-        table.name,
-        "of_the_run",
-        f"every row carries the run's {names}",
-        rule="allowed",
-        by_column={name: f"t.{name} NOT IN ({_literals(values)})" for name, values in own.items()},
-        value=own,
-    )
+    return of_values(table.name, "of_the_run", f"every row carries the run's {names}", "allowed", own)
 
 
 def _literals(values: Iterable[Any]) -> str:

@@ -10,13 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sexton.tables import RUN_COLUMNS, Severity
-from sexton.tables.table import Origin
 
-Rule = Literal["written", "columns", "unique", "not_null", "minimum", "maximum", "allowed", "forbidden", "below_cut"]
+Rule = Literal["written", "columns", "unique", "not_null", "minimum", "allowed", "forbidden", "below_cut"]
 """Rules about one table, for which Great Expectations has built-in expectations."""
 
-LOG_TABLES = ("load_profile", "undecodable_records", "unreachable_offsets")
-"""Tables that only the bytes of the log can fill: laws about them do not apply to a run without the log."""
 MAX_SHOWN = 20
 """Maximum number of breaking rows that a result keeps."""
 NOT_MEASURED = "not measured: the table, or one that it is compared with, is not there or not as declared"
@@ -37,14 +34,12 @@ class Expectation:
     sql: str = ""
     rule: Rule | None = None
     by_column: Mapping[str, str] = field(default_factory=dict)
-    known_from: Origin | None = None
-    """The only origin that can show what the expectation checks (Column.known_from)."""
     not_applicable: str | None = None
     """Why the expectation does not apply to this run; it then counts as met."""
     is_users: bool = False
     """Whether a user has added it, with a query of any form."""
     value: Any = None
-    """What the rule compares with: a bound, the columns of a key, or by column the allowed or forbidden values."""
+    """What the rule compares with: the columns of a key, or by column the lowest, allowed or forbidden values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ verdict, and so on: all are compared by key, with NOT EXISTS.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sexton.coordinator.expiry import LOAD_WOULD_FAIL
 from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.policy.inputs import TIME_REASONS
-from sexton.quality.declared_expectations import rule
-from sexton.quality.expectation import LOG_TABLES, Expectation
+from sexton.quality.declared_expectations import of_values
+from sexton.quality.expectation import Expectation
 from sexton.quality.queried_views import KEY
 from sexton.tables import FATES, REPLICA_DIFFERENCES, Severity
 from sexton.verdicts.keeping import NOT_KEPT
@@ -29,12 +29,16 @@ def _expectations(laws: Mapping[str, Mapping[str, Law]]) -> Iterator[Expectation
                 sentence=sentence,
                 sql=" ".join(sql.split()),
                 severity=severity[0] if severity else "critical",
-                known_from="log" if table in LOG_TABLES else None,
             )
 
 
 def _same(left: str, right: str, columns: Sequence[str] = KEY) -> str:
     return " AND ".join(f"{left}.{name} = {right}.{name}" for name in columns)
+
+
+def _without(rows: str, others: str, key: Sequence[str] = KEY) -> str:
+    """SQL of the rows of a table or view for which `others` has none with the same key."""
+    return f"SELECT r.* FROM {rows} r ANTI JOIN {others} o ON {_same('o', 'r', key)}"
 
 
 def _miscounted(table: str, column: str, counted: str, key: Sequence[str]) -> str:
@@ -45,7 +49,7 @@ def _miscounted(table: str, column: str, counted: str, key: Sequence[str]) -> st
         WHERE t.{column} IS DISTINCT FROM coalesce(c.counted, 0)"""
 
 
-_GROUP = ("log_partition", "group_id")
+_PARTITION, _GROUP = ("log_partition",), ("log_partition", "group_id")
 _OFFSET = ("group_id", "topic", "partition")
 _COUNTED = {"offset_count": "committed_offsets", "pending_count": "pending_offsets", "member_count": "members"}
 _COUNTED_FATES = {"live": "committed_offsets", "pending": "pending_offsets", "unreachable": "unreachable_offsets"}
@@ -60,7 +64,7 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
     "committed_offsets": {
         "without_group": (
             "every committed offset belongs to a group in groups",
-            f"SELECT o.* FROM held_offsets o ANTI JOIN groups g ON {_same('g', 'o', _GROUP)}",
+            _without("held_offsets", "groups", _GROUP),
         ),
         "misplaced_offsets": (
             "every group's offsets are in the log partition that it hashes to",
@@ -77,20 +81,11 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
         for column, counted in _COUNTED.items()
     },
     "members": {
-        "without_group": (
-            "every member belongs to a group in groups",
-            f"SELECT m.* FROM members m ANTI JOIN groups g ON {_same('g', 'm', _GROUP)}",
-        ),
+        "without_group": ("every member belongs to a group in groups", _without("members", "groups", _GROUP)),
     },
     "offset_verdicts": {
-        "missing_verdicts": (
-            "every offset under a group has a verdict",
-            f"SELECT o.* FROM held_offsets o ANTI JOIN offset_verdicts v ON {_same('v', 'o')}",
-        ),
-        "without_offset": (
-            "every verdict is for an offset that exists",
-            f"SELECT v.* FROM offset_verdicts v ANTI JOIN held_offsets o ON {_same('v', 'o')}",
-        ),
+        "missing_verdicts": ("every offset under a group has a verdict", _without("held_offsets", "offset_verdicts")),
+        "without_offset": ("every verdict is for an offset that exists", _without("offset_verdicts", "held_offsets")),
         "load_would_fail": (
             f"offsets are kept with the reason {LOAD_WOULD_FAIL} exactly where a load leaves nothing in memory",
             f"""SELECT v.* FROM offset_verdicts v JOIN load_profile p ON p.log_partition = v.log_partition
@@ -114,7 +109,7 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
     "load_profile": {
         "missing_log_partitions": (
             "every log partition of the run has a row",
-            "SELECT c.* FROM cuts c ANTI JOIN load_profile p ON p.log_partition = c.log_partition",
+            _without("cuts", "load_profile", _PARTITION),
         ),
         "behind_the_cut": (
             "no record at or after the cut was read",
@@ -128,10 +123,15 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
         **{
             f"{fate}_rows": (
                 f"{fate} is the number of rows in {counted}, in every log partition",
-                _miscounted("load_profile", fate, counted, ["log_partition"]),
+                _miscounted("load_profile", fate, counted, _PARTITION),
             )
             for fate, counted in _COUNTED_FATES.items()
         },
+        "sweep_failures": (
+            "the broker's sweep works in every log partition",
+            "SELECT * FROM failing_sweeps",
+            "warning",
+        ),
     },
     "tombstones": {
         "without_expire": (
@@ -209,69 +209,29 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
     },
     "undecodable_records": {"found": ("every record could be decoded", "SELECT * FROM undecodable_records", "warning")},
 }
+_ONLY: Mapping[tuple[str, str], tuple[Any, str]] = {
+    ("runs", "is_complete"): (True, "the log reaches back to its beginning and no log partition is missing"),
+    ("load_profile", "load_would_fail"): (False, "a coordinator could load every log partition"),
+    ("load_profile", "unknown_types"): (0, "every record is of a known type"),
+    ("load_profile", "future_batches"): (0, "no batch has a timestamp more than an hour after the snapshot"),
+}
+"""Table and column -> the only value that raises no warning, and the sentence."""
+_REASONS = {
+    "group_removed": "no offset is left behind by the removal of its group",
+    "misplaced": "no offset is outside the log partition that its group hashes to",
+    "share_group": "no offset has the group id of a share group",
+    "undetermined": "for each offset it is known from which log partition clients read it",
+}
+"""Reason why an offset is unreachable -> the sentence that it breaks."""
 LAWS: tuple[Expectation, ...] = (
     *_expectations(_OF_RUNS),
-    rule(
-        "runs",
-        "coverage",
-        "the log reaches back to its beginning and no log partition is missing",
-        rule="allowed",
-        by_column={"is_complete": "NOT t.is_complete"},
-        value={"is_complete": [True]},
-        severity="warning",
-        known_from="log",
+    *(
+        of_values(table, column, sentence, "allowed", {column: [value]}, "warning")
+        for (table, column), (value, sentence) in _ONLY.items()
     ),
     *(
-        rule(
-            "unreachable_offsets",
-            reason,
-            sentence,
-            rule="forbidden",
-            by_column={"reason": f"t.reason = '{reason}'"},
-            value={"reason": [reason]},
-            severity="warning",
-        )
-        for reason, sentence in {
-            "group_removed": "no offset is left behind by the removal of its group",
-            "misplaced": "no offset is outside the log partition that its group hashes to",
-            "share_group": "no offset has the group id of a share group",
-            "undetermined": "for each offset it is known from which log partition clients read it",
-        }.items()
-    ),
-    rule(
-        "load_profile",
-        "load_failures",
-        "a coordinator could load every log partition",
-        rule="allowed",
-        by_column={"load_would_fail": "t.load_would_fail"},
-        value={"load_would_fail": [False]},
-        severity="warning",
-    ),
-    *_expectations(
-        {
-            "load_profile": {
-                "sweep_failures": (
-                    "the broker's sweep works in every log partition",
-                    "SELECT * FROM failing_sweeps",
-                    "warning",
-                )
-            }
-        }
-    ),
-    *(
-        rule(
-            "load_profile",
-            column,
-            sentence,
-            rule="maximum",
-            by_column={column: f"t.{column} > 0"},
-            value=0,
-            severity="warning",
-        )
-        for column, sentence in {
-            "unknown_types": "every record is of a known type",
-            "future_batches": "no batch has a timestamp more than an hour after the snapshot",
-        }.items()
+        of_values("unreachable_offsets", reason, sentence, "forbidden", {"reason": [reason]}, "warning")
+        for reason, sentence in _REASONS.items()
     ),
 )
 """Laws of every run."""
@@ -327,8 +287,8 @@ _OF_AUDITS: Mapping[str, Mapping[str, Law]] = {
         ),
         "known_id": (
             "the transactional id of a transaction is in transactional_ids",
-            """SELECT t.* FROM transactions t ANTI JOIN transactional_ids i ON i.transactional_id = t.transactional_id
-                WHERE t.transactional_id IS NOT NULL""",
+            f"""{_without("transactions", "transactional_ids", ["transactional_id"])}
+                WHERE r.transactional_id IS NOT NULL""",
         ),
     },
     "transactional_ids": {
@@ -341,12 +301,11 @@ _OF_AUDITS: Mapping[str, Mapping[str, Law]] = {
     "time_lag": {
         "not_measured": (
             "every committed offset of the run has its lag",
-            f"""SELECT o.* FROM committed_offsets o ANTI JOIN time_lag t ON {_same("t", "o", _OFFSET)}
-                AND t.committed_offset = o.committed_offset""",
+            _without("committed_offsets", "time_lag", (*_OFFSET, "committed_offset")),
         ),
         "without_offset": (
             "every lag is that of a committed offset of the run",
-            f"SELECT t.* FROM time_lag t ANTI JOIN committed_offsets o ON {_same('o', 't', _OFFSET)}",
+            _without("time_lag", "committed_offsets", _OFFSET),
         ),
         "interval": (
             "lag_min_ms is not above lag_max_ms, and there is a basis where there is one, and only there",
@@ -382,7 +341,7 @@ _OF_AUDITS: Mapping[str, Mapping[str, Law]] = {
     "replica_state": {
         "not_compared": (
             "every log partition that was read has its replicas",
-            "SELECT c.* FROM cuts c ANTI JOIN replica_state s ON s.log_partition = c.log_partition",
+            _without("cuts", "replica_state", _PARTITION),
         ),
         "empty": (
             f"NULL where a replica is empty, and only there: {', '.join(_READ_OF_REPLICA)}",

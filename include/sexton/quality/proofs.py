@@ -103,7 +103,7 @@ def _is_kept_by_values(expectation: Expectation, files: Sequence[_File], run: Ch
     rule, value = expectation.rule, expectation.value
     if rule == "below_cut":
         return all(_is_below(file, column, run.cuts) for file in files for column in value)
-    if rule not in ("not_null", "minimum", "maximum", "allowed", "forbidden"):
+    if rule not in ("not_null", "minimum", "allowed", "forbidden"):
         return False
 
     def keeps(file: _File, column: str) -> bool:
@@ -115,9 +115,7 @@ def _is_kept_by_values(expectation: Expectation, files: Sequence[_File], run: Ch
         if bounds.low is None:
             return True
         if rule == "minimum":
-            return bool(bounds.low >= value)
-        if rule == "maximum":
-            return bool(bounds.high <= value)
+            return bool(bounds.low >= value[column][0])
         if rule == "forbidden":
             return all(each < bounds.low or each > bounds.high for each in value[column])
         if bounds.low == bounds.high:

@@ -353,9 +353,11 @@ def _expectations(gx: Any, expectation: Expectation) -> list[Any]:
             return [library.ExpectCompoundColumnsToBeUnique(column_list=list(value), ignore_row_if="never", **common)]
         case "not_null":
             return [library.ExpectColumnValuesToNotBeNull(column=name, **common) for name in columns]
-        case "minimum" | "maximum" as which:
-            bound = {"min_value" if which == "minimum" else "max_value": value}
-            return [library.ExpectColumnValuesToBeBetween(column=name, **bound, **common) for name in columns]
+        case "minimum":
+            return [
+                library.ExpectColumnValuesToBeBetween(column=name, min_value=lowest, **common)
+                for name, (lowest,) in value.items()
+            ]
         case "allowed" | "forbidden" as which:
             is_in = library.ExpectColumnValuesToBeInSet
             kind = is_in if which == "allowed" else library.ExpectColumnValuesToNotBeInSet

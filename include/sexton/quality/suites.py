@@ -14,26 +14,27 @@ from sexton.quality.expectation import NOT_MEASURED, Expectation, ExpectationRes
 from sexton.quality.laws import AUDIT_LAWS, CHANGE_LAWS, LAWS
 from sexton.quality.queried_views import VIEWS, CheckedRun
 from sexton.tables import TABLES, Column, Severity, Table
-from sexton.tables.table import is_filled
 
 Suites = Mapping[str, Sequence[Expectation]]
 """Expectations by table."""
 NEEDS_LOG = "does not apply: coverage is admin, and this needs the log"
+_OF_THE_LOG = ("load_profile", "undecodable_records", "unreachable_offsets", "runs")
+"""Tables whose laws need the log: only its bytes fill them; the law about `runs` says whether it is complete."""
 _RELATION = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)", re.IGNORECASE)
 _HEADER = re.compile(r"^--\s*(\w+):\s*(.+?)\s*$")
 
 
 def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
     """Return the expectations of a run, by table in the order of TABLES."""
-    laws = [
-        law if is_filled(law.known_from, run.origins) else replace(law, not_applicable=NEEDS_LOG)
-        for law in (*LAWS, *(CHANGE_LAWS if run.has_changes else ()), *more)
-    ]
+    laws = [*LAWS, *(CHANGE_LAWS if run.has_changes else ())]
+    if "log" not in run.origins:
+        laws = [replace(law, not_applicable=NEEDS_LOG) if law.table in _OF_THE_LOG else law for law in laws]
     declared = {
         table.name: list(declared_expectations(table, run))
         for table in checked_tables(run.origins, has_changes=run.has_changes)
     }
-    suites = {name: [*declared.get(name, ()), *(law for law in laws if law.table == name)] for name in TABLES}
+    own = [*laws, *more]
+    suites = {name: [*declared.get(name, ()), *(law for law in own if law.table == name)] for name in TABLES}
     return {name: suite for name, suite in suites.items() if suite}
 
 

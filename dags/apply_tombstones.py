@@ -27,17 +27,13 @@ from airflow.sdk import DAG
 from sexton.airflow import defaults
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import APPROVAL_TASK, ApplyPlan, NotifyOutcome, PreviewPlan
-from sexton.airflow.forms import form
 from sexton.airflow.pools import APPLY_POOL
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def apply_tombstones(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     with DAG(
-        **defaults.of_dag(cluster, "apply_tombstones", __doc__, max_active_runs=defaults.WAITING_RUNS),
+        **defaults.by_hand(cluster, "apply_tombstones", __doc__),
         schedule=None,
-        allowed_run_types=defaults.BY_HAND,
-        params=form(cluster, "apply_tombstones"),
         description="Delete what an approved plan names; asks for approval; a dry run unless a sink is chosen",
     ):
         preview = PreviewPlan(task_id="preview", cluster=cluster)
@@ -46,7 +42,3 @@ def apply_tombstones(cluster: Cluster) -> None:
         notify = NotifyOutcome(task_id="notify", outcome_of=apply.task_id)
         # apply re-verifies the approval: marking `approve` successful by hand deletes nothing.
         preview >> approve >> apply >> notify
-
-
-for cluster in settings().every_cluster:
-    apply_tombstones(cluster)

@@ -25,17 +25,13 @@ from airflow.sdk import DAG
 from sexton.airflow import defaults
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import APPROVAL_TASK
-from sexton.airflow.forms import form
 from sexton.airflow.keep_tasks import ProposeApproval, RecordApproval
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def approve_keep(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     with DAG(
-        **defaults.of_dag(cluster, "approve_keep", __doc__, max_active_runs=defaults.WAITING_RUNS),
+        **defaults.by_hand(cluster, "approve_keep", __doc__),
         schedule=None,
-        allowed_run_types=defaults.BY_HAND,
-        params=form(cluster, "approve_keep"),
         description="Ask a person for the standing approval of keep_offsets, or revoke it",
     ):
         propose = ProposeApproval(task_id="propose", cluster=cluster)
@@ -43,7 +39,3 @@ def approve_keep(cluster: Cluster) -> None:
         record = RecordApproval(task_id="record", cluster=cluster)
         # record re-verifies the approval: marking `approve` successful by hand writes nothing.
         propose >> approve >> record
-
-
-for cluster in settings().every_cluster:
-    approve_keep(cluster)

@@ -17,17 +17,12 @@ from airflow.sdk import DAG
 
 from sexton.airflow import defaults
 from sexton.airflow.spark_tasks import spark_job
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def audit_lag(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     with DAG(
         **defaults.of_dag(cluster, "audit_lag", __doc__),
         schedule=defaults.audit_schedule(cluster.lag_schedule, cluster, "audit_lag"),
         description="Measure how late groups are in time, what they will lose, and which would reset",
     ):
         spark_job("audit_lag", cluster)
-
-
-for cluster in settings().every_cluster:
-    audit_lag(cluster)

@@ -25,10 +25,9 @@ from airflow.sdk import DAG
 from sexton.airflow import defaults
 from sexton.airflow.forms import form
 from sexton.airflow.spark_tasks import spark_job
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def audit_replicas(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     with DAG(
         **defaults.of_dag(cluster, "audit_replicas", __doc__),
         schedule=defaults.timetable(cluster.replicas_schedule),
@@ -36,7 +35,3 @@ def audit_replicas(cluster: Cluster) -> None:
         description="Compare the replicas of the offsets topic: what clients would read if another broker led",
     ):
         spark_job("audit_replicas", cluster)
-
-
-for cluster in settings().every_cluster:
-    audit_replicas(cluster)

@@ -18,17 +18,12 @@ from airflow.sdk import DAG
 
 from sexton.airflow import defaults
 from sexton.airflow.spark_tasks import spark_job
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def audit_transactions(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     with DAG(
         **defaults.of_dag(cluster, "audit_transactions", __doc__),
         schedule=defaults.audit_schedule(cluster.transactions_schedule, cluster, "audit_transactions"),
         description="Find the transactions that hold offsets and will never end, and count transactional ids",
     ):
         spark_job("audit_transactions", cluster)
-
-
-for cluster in settings().every_cluster:
-    audit_transactions(cluster)

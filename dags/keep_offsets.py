@@ -20,10 +20,9 @@ from airflow.sdk import DAG
 from sexton.airflow import defaults
 from sexton.airflow.keep_tasks import KeepOffsets
 from sexton.airflow.pools import KAFKA_POOL
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def keep_offsets(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     with DAG(
         **defaults.of_dag(cluster, "keep_offsets", __doc__),
         schedule=defaults.timetable("30 * * * *"),  # `sexton keep --every` is an hour
@@ -32,7 +31,3 @@ def keep_offsets(cluster: Cluster) -> None:
         description="Keep offsets under holds from expiring at the broker; a dry run without a standing approval",
     ):
         KeepOffsets(task_id="keep", cluster=cluster, pool=cluster.scoped_name(KAFKA_POOL))
-
-
-for cluster in settings().every_cluster:
-    keep_offsets(cluster)

@@ -34,10 +34,9 @@ from airflow.sdk import DAG
 from sexton.airflow import defaults
 from sexton.airflow.forms import form
 from sexton.airflow.spark_tasks import spark_job
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def maintenance(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     with DAG(
         **defaults.of_dag(cluster, "maintenance", __doc__),
         schedule=defaults.timetable(cluster.maintenance_schedule),
@@ -51,7 +50,3 @@ def maintenance(cluster: Cluster) -> None:
         if cluster.is_first:  # all clusters share the tables
             expire >> spark_job("compact_tables", cluster)
         spark_job("reconcile", cluster)  # independent of the others: it deletes nothing
-
-
-for cluster in settings().every_cluster:
-    maintenance(cluster)

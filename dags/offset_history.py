@@ -29,10 +29,9 @@ from airflow.sdk import DAG
 from sexton.airflow import assets, defaults
 from sexton.airflow.forms import form
 from sexton.airflow.spark_tasks import spark_job
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def offset_history(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     with DAG(
         **defaults.of_dag(cluster, "offset_history", __doc__),
         schedule=None,
@@ -40,7 +39,3 @@ def offset_history(cluster: Cluster) -> None:
         description="Publish runs of many past instants at once; never deletes",
     ):
         spark_job("build_history", cluster, outlets=assets.table_assets(cluster))
-
-
-for cluster in settings().every_cluster:
-    offset_history(cluster)

@@ -31,10 +31,9 @@ from airflow.sdk import DAG
 from sexton.airflow import assets, defaults
 from sexton.airflow.forms import form
 from sexton.airflow.spark_tasks import STAGES, spark_job
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def offset_retention(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     outlets = {"publish_tables": [*assets.table_assets(cluster), *assets.due_audits(cluster)]}
     with DAG(
         **defaults.of_dag(
@@ -50,7 +49,3 @@ def offset_retention(cluster: Cluster) -> None:
         )
         # publish runs only after validate: readers never see unchecked tables.
         snapshot >> replay >> find >> plan >> validate >> publish
-
-
-for cluster in settings().every_cluster:
-    offset_retention(cluster)

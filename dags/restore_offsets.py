@@ -27,17 +27,13 @@ from airflow.sdk import DAG
 from sexton.airflow import defaults
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import APPROVAL_TASK, ApplyRestore, NotifyOutcome, PreviewRestore
-from sexton.airflow.forms import form
 from sexton.airflow.pools import APPLY_POOL
-from sexton.settings import Cluster, settings
+from sexton.settings import settings
 
-
-def restore_offsets(cluster: Cluster) -> None:
+for cluster in settings().every_cluster:
     with DAG(
-        **defaults.of_dag(cluster, "restore_offsets", __doc__, max_active_runs=defaults.WAITING_RUNS),
+        **defaults.by_hand(cluster, "restore_offsets", __doc__),
         schedule=None,
-        allowed_run_types=defaults.BY_HAND,
-        params=form(cluster, "restore_offsets"),
         description="Commit lost offsets again, from the ledger, a plan or a past instant; asks for approval",
     ):
         diff = PreviewRestore(task_id="diff", cluster=cluster)
@@ -46,7 +42,3 @@ def restore_offsets(cluster: Cluster) -> None:
         notify = NotifyOutcome(task_id="notify", outcome_of=restore.task_id)
         # restore re-verifies the approval: marking `approve` successful by hand writes nothing.
         diff >> approve >> restore >> notify
-
-
-for cluster in settings().every_cluster:
-    restore_offsets(cluster)

@@ -13,13 +13,12 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub leaves the d
 
 from sexton.airflow.alerts import AlertOnFailure, alert_late_run
 from sexton.airflow.assets import due_asset, due_name
-from sexton.airflow.notifiers import sinks
+from sexton.airflow.forms import form
+from sexton.airflow.notifiers import sender
 from sexton.airflow.spark_tasks import macros
 from sexton.settings import AFTER_RUNS, Cluster, settings
 
 TAGS = ["kafka", "consumer-offsets", "sexton"]
-BY_HAND: Any = ("manual",)
-"""Run types of the DAGs that change a cluster: no schedule, backfill or other DAG starts them."""
 WAITING_RUNS = 16
 """Maximum number of runs of a DAG that wait for an approval at the same time."""
 
@@ -30,7 +29,8 @@ def default_args() -> dict[str, Any]:
     A notifier that cannot work fails the DAG's import, not the first alert.
     """
     config = settings()
-    sinks(config.notify)
+    for entry in config.notify:
+        sender(entry)
     return {
         "owner": config.owner,
         "retries": config.task_retries,
@@ -60,6 +60,12 @@ def of_dag(cluster: Cluster, dag_id: str, doc: str | None, **others: Any) -> dic
         "user_defined_macros": macros(cluster),
         **others,
     }
+
+
+def by_hand(cluster: Cluster, dag_id: str, doc: str | None) -> dict[str, Any]:
+    """Return the arguments of a DAG that asks for approval: no schedule, backfill or other DAG starts a run."""
+    manual = {"allowed_run_types": ("manual",), "max_active_runs": WAITING_RUNS, "params": form(cluster, dag_id)}
+    return of_dag(cluster, dag_id, doc, **manual)
 
 
 def timetable(cron: str) -> CronDataIntervalTimetable | None:

@@ -24,7 +24,7 @@ from sexton.airflow import alerts, approval, brokers, change_tasks, commands, co
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import ApplyPlan, ApplyRestore, NotifyOutcome, PreviewPlan, PreviewRestore
-from sexton.airflow.commands import Command, CommandFailed, CommandRefused, Done, printable
+from sexton.airflow.commands import Command, CommandFailed, CommandRefused, printable
 from sexton.report.approval_page import PLAN_QUESTIONS, RESTORE_QUESTION
 from sexton.settings import Settings
 
@@ -387,9 +387,9 @@ def test_no_consent_to_what_was_not_shown(world, order, monkeypatch) -> None:
     """Whatever is cleared, changed and answered in whatever order: who applies has shown that very plan before."""
     ran = []
 
-    def run(_, arguments, *, variables) -> Done:  # 120 orders, without a process for each command
+    def run(_, arguments, *, variables) -> dict:  # 120 orders, without a process for each command
         ran.append(arguments[0])
-        return Done(exit_code=0, answer=world.said[arguments[0]]["answer"], error="")
+        return world.said[arguments[0]]["answer"]
 
     monkeypatch.setattr(Command, "run", run)
     show(world, 1)
@@ -627,9 +627,9 @@ def test_a_task_that_is_killed_ends_its_child(world) -> None:
     command = Command()
     threading.Timer(1.0, command.stop).start()
     start = time.monotonic()
-    done = command.run(["apply"], variables={})
+    with pytest.raises(CommandFailed, match="ended with 17"):
+        command.run(["apply"], variables={})
     assert time.monotonic() - start < 20
-    assert done.exit_code == 17
 
 
 def test_a_task_that_times_out_leaves_no_child(world) -> None:
@@ -656,7 +656,7 @@ def test_a_task_that_times_out_leaves_no_child(world) -> None:
 def test_a_child_that_dies_of_a_signal_is_retried(world) -> None:
     world.program.write_text("#!/bin/sh\nkill -9 $$\n")
     with pytest.raises(CommandFailed):
-        Command().run(["apply"], variables={}).require_success("apply")
+        Command().run(["apply"], variables={})
 
 
 def test_lines_of_a_log_cannot_be_forged(world, caplog) -> None:

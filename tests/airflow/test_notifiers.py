@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sexton.airflow import alerts, defaults, runs
 from sexton.airflow.alerts import AlertOnFailure, alert_late_run, raise_alert
-from sexton.airflow.notifiers import sinks
+from sexton.airflow.notifiers import sender
 from sexton.archive.folder import Folder
 from sexton.errors import SetupError, UsageError
 from sexton.settings import Settings
@@ -184,7 +184,7 @@ def test_nobody_is_told_without_the_setting(told, monkeypatch) -> None:
 )
 def test_an_entry_that_says_nothing_is_refused(entry) -> None:
     with pytest.raises(UsageError, match="smtp:CONN_ID:ADDRESS"):
-        sinks([entry])
+        sender(entry)
 
 
 @pytest.mark.parametrize("kind", ["slack:c", "smtp:c:a@x.org", "apprise:c"])

@@ -23,7 +23,7 @@ from jinja2 import Environment
 from pyarrow import fs as pafs
 from rich.console import Console
 
-from sexton.airflow.notifiers import Message, Sink, notifier_of
+from sexton.airflow.notifiers import Message, notifier_of
 from sexton.airflow.runs import run_folder
 from sexton.errors import Refused, printable
 from sexton.execution.restore.restore_plan import read_restore
@@ -315,14 +315,14 @@ def messages(world: Hostile, client: TestClient, some: list[str]) -> None:
     for name in world.texts:
         name = name[:2_000]  # as alerts cut
         told = Message(severity="error", title=f"a {name}", text=f"b {name}", url="http://air.flow/x")
-        slack: Any = notifier_of(Sink(kind="slack", conn_id="c"), told)
+        slack: Any = notifier_of("slack", "c", [], told)
         assert not re.search(r"<(?!http://air\.flow/x\|the run>)|(?<!the run)>|&(?!amp;|lt;|gt;)", slack.text)
-        mail: Any = notifier_of(Sink(kind="smtp", conn_id="c", addresses=("a@x.org",)), told)
+        mail: Any = notifier_of("smtp", "c", ["a@x.org"], told)
         page = Html(mail.html_content)
         assert page.tags <= {"p", "b", "br", "a"}
         assert (page.attributes, page.links) == ({"href"}, {"http://air.flow/x"})
         assert len(mail.subject.splitlines()) == 1
-        apprise: Any = notifier_of(Sink(kind="apprise", conn_id="c"), told)
+        apprise: Any = notifier_of("apprise", "c", [], told)
         assert len(apprise.title.splitlines()) == 1
 
 

@@ -5,8 +5,7 @@ quotes names that clients of the cluster choose. An approval alone allows nothin
 checks who approved what and when (consent.py).
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from inspect import getdoc
 from typing import Any
@@ -58,8 +57,7 @@ class Approval(ApprovalOperator):
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
         request = request_of(context)
-        with refusing():
-            begin_asking(approval_folder_of(context), request)
+        begin_asking(approval_folder_of(context), request)
         self.subject, self.body = request.subject, request.body
         asked = CreateHITLDetailPayload(
             ti_id=context["task_instance"].id,
@@ -85,9 +83,8 @@ class Approval(ApprovalOperator):
         """
         super().execute_complete(context, event)
         folder = approval_folder_of(context)
-        with refusing():
-            if question(folder).sha256 != asked:
-                raise NoConsent(ANOTHER_QUESTION)
+        if question(folder).sha256 != asked:
+            raise NoConsent(ANOTHER_QUESTION)
         user: Mapping[str, Any] = event["responded_by_user"] or {}
         answer = ConsentAnswer(
             **folder.run,
@@ -126,17 +123,7 @@ def approval_folder_of(context: Any) -> ApprovalFolder:
 
 def request_of(context: Any) -> Request:
     """Return the run's request; fail the task without retry if the task before wrote none."""
-    with refusing():
-        request = approval_folder_of(context).read(Request)
-        if request is None:
-            raise NoConsent("there is nothing to approve: trigger a new run")
-        return request
-
-
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Fail the task without retry where consent is missing."""
-    try:
-        yield
-    except NoConsent as error:
-        raise CommandRefused(str(error)) from None
+    request = approval_folder_of(context).read(Request)
+    if request is None:
+        raise NoConsent("there is nothing to approve: trigger a new run")
+    return request

@@ -18,9 +18,9 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.skipmixin import SkipMixin
 
 from sexton.airflow.alerts import raise_alert
-from sexton.airflow.approval import approval_folder_of, refusing, request_of
+from sexton.airflow.approval import approval_folder_of, request_of
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
-from sexton.airflow.commands import Command, CommandRefused, Done, counted
+from sexton.airflow.commands import Command, CommandRefused, counted
 from sexton.airflow.consent import (
     ApprovalFolder,
     ConsentAnswer,
@@ -55,7 +55,7 @@ class CommandTask(BaseOperator):
     def on_kill(self) -> None:
         self._command.stop()
 
-    def sexton(self, *arguments: str, conn_id: str | None = None) -> Done:
+    def sexton(self, *arguments: str, conn_id: str | None = None) -> dict[str, Any]:
         """Run a command, with the client configuration of a connection if `conn_id` is given.
 
         The command reads the archive's URI from the settings: as an argument it would expose the login in it.
@@ -71,7 +71,7 @@ class CommandTask(BaseOperator):
 
     def show(self, kind: str, document_id: str) -> dict[str, Any]:
         """Return the JSON of `sexton show`: a verified plan or restore of the archive."""
-        return self.sexton("show", kind, document_id).require_success("show")
+        return self.sexton("show", kind, document_id)
 
     def log_text(self, text: str) -> None:
         for line in text.splitlines():
@@ -92,10 +92,9 @@ class CommandTask(BaseOperator):
             subject=f"{verb} what {shown['kind']} {shown['id'][:12]} names{cluster}?",
             body=f"{lead}{shown['questions'][sink]}\n\n{shown['body'].removeprefix(lead)}",
         )
-        with refusing():
-            patience_s = RECORD_PATIENCE_S if settings().approval_login_required else 0
-            require_login(triggered_through(folder, patience_s=patience_s), settings())
-            prepare(folder, request)
+        patience_s = RECORD_PATIENCE_S if settings().approval_login_required else 0
+        require_login(triggered_through(folder, patience_s=patience_s), settings())
+        prepare(folder, request)
 
 
 class PreviewPlan(CommandTask, SkipMixin):
@@ -111,7 +110,7 @@ class PreviewPlan(CommandTask, SkipMixin):
         self.log_text(shown["body"])
         if sink == DRY_RUN_SINK:
             arguments = ("apply", options["plan_id"], f"--sink={sink}")
-            now = self.sexton(*arguments, conn_id=self.cluster.kafka_conn_id).require_success("apply")
+            now = self.sexton(*arguments, conn_id=self.cluster.kafka_conn_id)
             self.log.info("dry run, nothing is written; it would be now: %s", counted(now) or "nothing")
             self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
             return
@@ -128,8 +127,7 @@ class PreviewRestore(CommandTask):
 
     def execute(self, context: Any) -> None:
         options = params_of(context, RestoreOffsets)
-        done = self.sexton("restore", *arguments_of(options), conn_id=self.cluster.kafka_conn_id)
-        made = done.require_success("restore")
+        made = self.sexton("restore", *arguments_of(options), conn_id=self.cluster.kafka_conn_id)
         if not made.get("restore_id"):
             raise CommandRefused(f"there is nothing to restore: {counted(made) or 'no such offsets'}")
         shown = self.show("restore", str(made["restore_id"]))
@@ -147,12 +145,10 @@ class ChangeCluster(CommandTask):
         request, answer, _ = self.consent(context)
         approver = answer.user_name or answer.user_id
         self.log.info("approved by %s (%s)", printable(approver), printable(answer.user_id))
-        command = self.command(request)
-        done = self.sexton(*command, f"--approved-by={approver}", conn_id=self.cluster.applier_conn_id)
-        outcome = done.require_success(command[0])
+        command = (*self.command(request), f"--approved-by={approver}")
+        outcome = self.sexton(*command, conn_id=self.cluster.applier_conn_id)
         self.log.info("%s: %s", request.document_id, counted(outcome))
-        counts: dict[str, int] = outcome.get("counts") or {}
-        return counts
+        return dict(outcome.get("counts") or {})
 
     def command(self, request: Request) -> tuple[str, ...]:
         raise NotImplementedError

@@ -16,17 +16,16 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from sexton.airflow.spark_tasks import ANY_ERROR
 from sexton.errors import EXIT_MEANINGS, SextonError, printable
 from sexton.settings import environment, program
 
 log = logging.getLogger(__name__)
 
+ANY_ERROR = 1
 EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 PATIENCE_S = 30
 """Seconds for a child to end after SIGTERM: it finishes its current step and records the outcome."""
@@ -48,38 +47,16 @@ class CommandRefused(_CommandError, AirflowFailException):
     """The command would fail again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """How a command ended: `answer` is the JSON that it printed (empty if none), `error` its last error line."""
-
-    exit_code: int
-    answer: dict[str, Any]
-    error: str
-
-    def require_success(self, name: str) -> dict[str, Any]:
-        """Return the answer; raise CommandFailed or CommandRefused if the command failed."""
-        code = self.exit_code
-        if code == 0:
-            return self.answer
-        said = EXIT_MEANINGS.get(code)
-        done = counted(self.answer)
-        public = f"`sexton {name}` ended with {code} ({said or 'it may be tried again'}): " + (
-            done or "the log of the task says more"
-        )
-        message = f"sexton {name}: {self.error or f'ended with {code}'}"
-        if said is None:
-            raise CommandFailed(public, message=message)
-        raise CommandRefused(public, message=f"{said}: {message}")
-
-
 class Command:
     """Runs one `sexton` at a time. `stop` may be called from a signal handler."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[str] | None = None
 
-    def run(self, arguments: Sequence[str], *, variables: Mapping[str, str]) -> Done:
-        """Run `sexton ARGUMENTS` with these variables. Options with an empty value (`--name=`) are dropped.
+    def run(self, arguments: Sequence[str], *, variables: Mapping[str, str]) -> dict[str, Any]:
+        """Run `sexton ARGUMENTS` with these variables, and return the JSON that it printed, empty if none.
+
+        CommandFailed or CommandRefused if the command failed. Options with an empty value (`--name=`) are dropped.
 
         If this ends early, the child ends, too: a task that timed out must not continue to delete.
         """
@@ -108,7 +85,9 @@ class Command:
             output.seek(0)
             answer = _answer(output.read())
         log.info("sexton ended with %s", code)
-        return Done(exit_code=code if code >= 0 else ANY_ERROR, answer=answer, error=error)
+        if code:
+            raise _failure(arguments[0], code if code > 0 else ANY_ERROR, answer, error)
+        return answer
 
     def stop(self) -> None:
         """Ask the child to end. `run` returns once it has."""
@@ -134,6 +113,17 @@ def counted(answer: Mapping[str, Any]) -> str:
     counts = answer.get("counts")
     found = counts.items() if isinstance(counts, dict) else ()
     return ", ".join(f"{str(name).replace('_', ' ')} {number}" for name, number in found if isinstance(number, int))
+
+
+def _failure(name: str, code: int, answer: Mapping[str, Any], error: str) -> CommandFailed | CommandRefused:
+    """Return what to raise after `sexton NAME` ended with `code`; `error` is its last error line."""
+    said = EXIT_MEANINGS.get(code)
+    more = counted(answer) or "the log of the task says more"
+    public = f"`sexton {name}` ended with {code} ({said or 'it may be tried again'}): {more}"
+    message = f"sexton {name}: {error or f'ended with {code}'}"
+    if said is None:
+        return CommandFailed(public, message=message)
+    return CommandRefused(public, message=f"{said}: {message}")
 
 
 def _follow(child: "subprocess.Popen[str]") -> str:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sexton.airflow.commands import CommandRefused
 from sexton.errors import UsageError
 from sexton.figures import HOUR_MS
 from sexton.settings import Settings
@@ -37,8 +38,9 @@ user instead, and a task that triggers a run passes on the user of its own run."
 ANOTHER_QUESTION = "this run showed a different question before, and Airflow still shows that one: trigger a new run"
 
 
-class NoConsent(Exception):
-    """Why nothing may be done. The message names no group and no person, so everybody may read it."""
+class NoConsent(CommandRefused):
+    """Nothing may be done: the task fails without retry. The message names no group and no person, so that everybody
+    may read it."""
 
 
 class ConsentDocument(BaseModel):

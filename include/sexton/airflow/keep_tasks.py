@@ -7,6 +7,7 @@ The approval is a document in the archive (execution/standing_approval.py). Whic
 Variable, its SHA-256: nobody with access to files alone can write it, and no call of Airflow's API writes the document.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from airflow.sdk import Variable
@@ -14,7 +15,7 @@ from airflow.sdk.bases.skipmixin import SkipMixin
 
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.change_tasks import ChangeCluster, CommandTask, arguments_of, params_of
-from sexton.airflow.commands import counted
+from sexton.airflow.commands import CommandFailed, CommandRefused, counted
 from sexton.airflow.consent import Request
 from sexton.errors import printable
 from sexton.job_params import ApproveKeep
@@ -39,19 +40,18 @@ class KeepOffsets(CommandTask):
     def execute(self, context: Any) -> dict[str, int]:
         approval_id = Variable.get(approval_variable(self.cluster), default=None)
         if not approval_id:
-            shown = self.sexton("keep", conn_id=self.cluster.kafka_conn_id).require_success("keep")
+            shown = self.sexton("keep", conn_id=self.cluster.kafka_conn_id)
             would: dict[str, int] = shown.get("would") or {}
             self.log.info("dry run, nobody has approved anything; it would be: %s", counted({"counts": would}) or "-")
             if due := sum(would.get(what, 0) for what in KEPT):
                 raise_alert(context, message=f"{due} offsets under a hold are to be kept: trigger approve_keep")
             return {}
         # The reader's snapshot: the applier may not see every topic.
-        self.sexton("snapshot", conn_id=self.cluster.kafka_conn_id).require_success("snapshot")
+        self.sexton("snapshot", conn_id=self.cluster.kafka_conn_id)
         arguments = ("keep", "--no-snapshot", "--apply", f"--approval={approval_id}")
-        kept = self.sexton(*arguments, conn_id=self.cluster.applier_conn_id).require_success("keep")
+        kept = self.sexton(*arguments, conn_id=self.cluster.applier_conn_id)
         self.log.info("%s", counted(kept) or "nothing falls due")
-        counts: dict[str, int] = kept.get("counts") or {}
-        return counts
+        return dict(kept.get("counts") or {})
 
 
 class ProposeApproval(CommandTask, SkipMixin):
@@ -67,7 +67,7 @@ class ProposeApproval(CommandTask, SkipMixin):
             if approval_id:
                 self.log.info("no longer in force: standing approval %s", printable(approval_id))
                 Variable.delete(name)
-                self.sexton("keep", f"--revoke={approval_id}").require_success("keep")
+                self.sexton("keep", f"--revoke={approval_id}")
             self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
             return
         shown = _show(self, options)
@@ -102,10 +102,11 @@ class RecordApproval(ChangeCluster):
         Variable.set(name, approval_id, description="the standing approval of keep_offsets; delete it to end it")
         self.log.info("in force: standing approval %s of %s", approval_id, printable(approval.approved_by))
         if before and before != approval_id:
-            self.sexton("keep", f"--revoke={before}")  # it is not used any more in any case
+            with suppress(CommandFailed, CommandRefused):  # it is not used any more in any case
+                self.sexton("keep", f"--revoke={before}")
         return {}
 
 
 def _show(task: CommandTask, options: dict[str, Any]) -> dict[str, Any]:
     terms = {name: value for name, value in options.items() if name != "revoke"}
-    return task.sexton("show", "approval", *arguments_of(terms)).require_success("show")
+    return task.sexton("show", "approval", *arguments_of(terms))

@@ -35,15 +35,14 @@ def on_dag_run_running(dag_run: Any, msg: str) -> None:  # noqa: ARG001  # Airfl
         return
     run = {"dag_id": dag_run.dag_id, "run_id": dag_run.run_id}
     if _places.acquire(blocking=False):
-        WRITER.submit(_write, Trigger(**run, triggered_through=dag_run.triggered_by.value))
+        WRITER.submit(_write, run, dag_run.triggered_by.value)
     else:
         log.warning("not recorded how %s was triggered: the store of the runs does not answer", run)
 
 
-def _write(trigger: Trigger) -> None:
-    run = {"dag_id": trigger.dag_id, "run_id": trigger.run_id}
+def _write(run: dict[str, str], triggered_through: str) -> None:
     try:
-        ApprovalFolder(run_folder(**run), **run).write(trigger)
+        ApprovalFolder(run_folder(**run), **run).write(Trigger(**run, triggered_through=triggered_through))
     except Exception:
         log.exception("not recorded how %s was triggered", run)
     finally:

@@ -16,7 +16,7 @@ import html
 import importlib
 import importlib.util
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,62 +44,67 @@ class Message:
     url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sink:
-    """One entry of the setting: a kind and a connection, or a `notifier`."""
-
-    kind: str = ""
-    conn_id: str = ""
-    addresses: tuple[str, ...] = ()
-    notifier: BaseNotifier | None = None
-
-
-def sinks(entries: Iterable[str]) -> list[Sink]:
-    """Parse the setting. UsageError for an entry of another form, SetupError if its provider is not installed."""
-    return [_sink(entry) for entry in entries]
-
-
 def send(message: Message, entries: Iterable[str]) -> None:
     """Send `message` to every sink. A sink that fails is logged: an alert never fails a task."""
     for entry in entries:
         try:
-            sink = _sink(entry)
-            if sink.notifier is not None:
-                copy.copy(sink.notifier)({"alert": asdict(message)})  # a copy, because rendering replaces its templates
-            else:
-                # Calling the notifier would render its fields as templates, and a group's name may look like one.
-                notifier_of(sink, message).notify({})
+            sender(entry)(message)
         except Exception as error:
             line = printable(next(iter(str(error).strip().splitlines()), "")[:200])
             log.warning("the alert could not be sent to %s: %s: %s", entry, type(error).__name__, without_login(line))
 
 
-def notifier_of(sink: Sink, message: Message) -> BaseNotifier:
+def sender(entry: str) -> Callable[[Message], object]:
+    """Return what sends a message to the sink that an entry of the setting names.
+
+    UsageError for an entry of another form, SetupError if its provider is not installed.
+    """
+    if "." in entry and ":" not in entry:
+        notifier = _imported(entry)
+        # A copy, because rendering replaces its templates.
+        return lambda message: copy.copy(notifier)({"alert": asdict(message)})
+    kind, _, rest = entry.partition(":")
+    conn_id, _, to = rest.partition(":")
+    addresses = [address.strip() for address in to.split(",") if address.strip()]
+    if kind not in SINKS or not conn_id or (kind == "smtp") != bool(addresses):
+        raise UsageError(f"no notifier is named {entry!r}", where="SEXTON_NOTIFY", fix=f"write {FORMS}")
+    if importlib.util.find_spec(f"airflow.providers.{kind}") is None:
+        package = f"apache-airflow-providers-{kind}"
+        raise SetupError(
+            f"{entry!r} needs {package}, which is not installed",
+            where="SEXTON_NOTIFY",
+            fix="pip install 'sexton[notify]' wherever Airflow runs, or leave it out",
+        )
+    # Calling the notifier would render its fields as templates, and a group's name may look like one.
+    return lambda message: notifier_of(kind, conn_id, addresses, message).notify({})
+
+
+def notifier_of(kind: str, conn_id: str, addresses: list[str], message: Message) -> BaseNotifier:
     """Return Airflow's notifier for one message to one sink."""
-    if sink.kind == "slack":
+    if kind == "slack":
         from airflow.providers.slack.notifications.slack_webhook import SlackWebhookNotifier
 
         return SlackWebhookNotifier(
-            slack_webhook_conn_id=sink.conn_id,
+            slack_webhook_conn_id=conn_id,
             text=_mrkdwn(message),
             unfurl_links=False,
             timeout=TIMEOUT_S,
             retry_handlers=[],  # Slack's handlers log the webhook's address, which is secret
         )
-    if sink.kind == "smtp":
+    if kind == "smtp":
         from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 
         return SmtpNotifier(
-            smtp_conn_id=sink.conn_id,
-            to=list(sink.addresses),
+            smtp_conn_id=conn_id,
+            to=addresses,
             subject=_one_line(message.title),
             html_content=_page(message),
         )
     from airflow.providers.apprise.notifications.apprise import AppriseNotifier
 
-    kind: Any = "failure" if message.severity == "error" else "warning"
+    level: Any = "failure" if message.severity == "error" else "warning"
     body = f"{message.text.translate(_MEANT)}\n{message.url}"
-    return AppriseNotifier(apprise_conn_id=sink.conn_id, title=_one_line(message.title), body=body, notify_type=kind)
+    return AppriseNotifier(apprise_conn_id=conn_id, title=_one_line(message.title), body=body, notify_type=level)
 
 
 def _imported(path: str) -> BaseNotifier:
@@ -114,31 +119,10 @@ def _imported(path: str) -> BaseNotifier:
     return notifier
 
 
-def _sink(entry: str) -> Sink:
-    if "." in entry and ":" not in entry:
-        return Sink(notifier=_imported(entry))
-    kind, _, rest = entry.partition(":")
-    conn_id, _, to = rest.partition(":")
-    addresses = tuple(address.strip() for address in to.split(",") if address.strip())
-    if kind not in SINKS or not conn_id or (kind == "smtp") != bool(addresses):
-        raise UsageError(f"no notifier is named {entry!r}", where="SEXTON_NOTIFY", fix=f"write {FORMS}")
-    if importlib.util.find_spec(f"airflow.providers.{kind}") is None:
-        package = f"apache-airflow-providers-{kind}"
-        raise SetupError(
-            f"{entry!r} needs {package}, which is not installed",
-            where="SEXTON_NOTIFY",
-            fix="pip install 'sexton[notify]' wherever Airflow runs, or leave it out",
-        )
-    return Sink(kind=kind, conn_id=conn_id, addresses=addresses)
-
-
 def _mrkdwn(message: Message) -> str:
     """Return Slack's mrkdwn. Mentions, links and entities begin with these three characters."""
-
-    def plain(text: str) -> str:
-        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-    return f"{plain(message.title)}\n{plain(message.text)}\n<{plain(message.url)}|the run>"
+    title, text, url = (html.escape(part, quote=False) for part in (message.title, message.text, message.url))
+    return f"{title}\n{text}\n<{url}|the run>"
 
 
 def _page(message: Message) -> str:

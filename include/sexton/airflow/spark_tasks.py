@@ -43,6 +43,7 @@ from sexton.airflow.assets import (
     due_asset,
 )
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
+from sexton.airflow.commands import ANY_ERROR
 from sexton.airflow.formats import instant_ms
 from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import AUDIT_POOL, KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
@@ -55,7 +56,6 @@ from sexton.process_id import TASK, host, process_id
 from sexton.settings import Cluster, environment, setting_of, settings, variable
 from sexton.uris import secrets_of, uri_without_login
 
-ANY_ERROR = 1
 NEVER_RETRIED = {UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code}
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 CLUSTER_DEFAULTS = "-Dspark.executor.memoryOverheadFactor=1.6 -Dspark.cores.max=8"

@@ -16,8 +16,8 @@ from typing import Any
 from rich.console import Console
 
 from sexton.lake.catalog import Lake, open_lake
-from sexton.ports import free_port
 from sexton.settings import PROJECT_ROOT, Settings
+from sexton_dev.ports import free_port
 from sexton_dev.system import System
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "tests"

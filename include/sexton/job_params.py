@@ -40,34 +40,21 @@ class Option:
     `read` parses the option's text; `one_of` is INPUT or MODE.
     """
 
-    name: str
-    help: str | None
-    metavar: str | None
-    one_of: str | None
-    read: Callable[[str], Any] | None
-    form: Mapping[str, Any]
-    task: str
-    setting: str
+    help: str | None = None
+    metavar: str | None = None
+    name: str = ""
+    one_of: str | None = None
+    read: Callable[[str], Any] | None = None
+    form: Mapping[str, Any] | None = None
+    task: str = ""
+    setting: str = ""
 
 
-def option(
-    default: Any,
-    help: str | None = None,  # noqa: A002  # argparse's word
-    metavar: str | None = None,
-    *,
-    name: str = "",
-    one_of: str | None = None,
-    read: Callable[[str], Any] | None = None,
-    form: Mapping[str, Any] | None = None,
-    task: str = "",
-    setting: str = "",
-) -> Any:
+def option(default: Any, help: str | None = None, metavar: str | None = None, **others: Any) -> Any:  # noqa: A002
     """Declare a field with its Option; `default` may be a function, or `...` for a field that is required."""
-    asked = Option(
-        name=name, help=help, metavar=metavar, one_of=one_of, read=read, form=form or {}, task=task, setting=setting
-    )
+    asked: Any = Option(help=help, metavar=metavar, **others)
     given: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
-    return Field(**given, json_schema_extra={"option": asked})  # type: ignore[dict-item]
+    return Field(**given, json_schema_extra={"option": asked})
 
 
 class JobRequest(BaseModel):

@@ -32,8 +32,9 @@ import psutil
 from sexton.errors import BrokerError, SetupError, SextonError
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars as pinned
-from sexton.ports import HOST, free_port, probe_port
+from sexton.ports import HOST, probe_port
 from sexton.settings import settings, variable
+from sexton_dev.ports import free_port
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30

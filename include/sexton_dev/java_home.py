@@ -16,10 +16,10 @@ from pathlib import Path
 
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
-from sexton.ports import free_port
 from sexton.runs.spark_session import QUICK_JVM_OPTIONS, spark_environment
 from sexton.settings import environment, settings, variable
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".cache" / "java-with-archives"

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sexton.lake.catalog import EXTENSIONS
-from sexton.ports import HOST, free_port
+from sexton.ports import HOST
 from sexton.runs.spark_session import QUICK_JVM_OPTIONS, REMOTE
 from sexton.settings import Settings, program
+from sexton_dev.ports import free_port
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 UI_PORT = "spark.ui.port"

@@ -12,7 +12,7 @@ from typing import Any
 from aiosmtpd.controller import Controller
 from airflow.sdk import BaseNotifier
 
-from sexton.ports import free_port
+from sexton_dev.ports import free_port
 
 KEPT: list[str] = []
 

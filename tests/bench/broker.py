@@ -33,8 +33,8 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sexton.java import JavaHome
-from sexton.ports import free_port
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.bench.gate import Gate
 
 # KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh.

@@ -24,10 +24,10 @@ from sexton.figures import now_ms
 from sexton.job_params import ReplayRequest
 from sexton.kernels.warm_up import warm_up
 from sexton.pipeline.standalone import run_audit
-from sexton.ports import free_port
 from sexton.runs.engine import Engine
 from sexton.runs.spark_session import spark_environment
 from sexton.settings import PROJECT_ROOT, program
+from sexton_dev.ports import free_port
 from sexton_dev.processes import Processes
 from tests.bench.figures import Clustered
 from tests.bench.watch import run_watched, watch_audit

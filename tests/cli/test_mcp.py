@@ -21,7 +21,7 @@ from sexton.cli.input_options import LogInput
 from sexton.cli.mcp_answers import MAX_BYTES
 from sexton.cli.mcp_server import http_app, make_server
 from sexton.cli.mcp_tools import NAMES, TOOLS, AgentInput
-from sexton.ports import free_port
+from sexton_dev.ports import free_port
 from tests.archived import Archive
 from tests.cli.conftest import Run
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log

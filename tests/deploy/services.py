@@ -19,9 +19,9 @@ import psutil
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.local import compose_health, compose_init
-from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.processes import Patience, Processes
 from tests.deploy.compose import ROOT, SERVICES, environment, mounts
 from tests.deploy.databases import make_databases

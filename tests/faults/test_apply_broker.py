@@ -28,10 +28,10 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.ledger.ledger import Ledger
 from sexton.plans.plan import Plan
-from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.clients import commit_when_ready, make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of
 from tests.plain_sweep import Tombstone, group_tombstones, in_plan_order, offset_tombstone

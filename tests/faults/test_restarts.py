@@ -20,10 +20,10 @@ from sexton.kafka import jars
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.pipeline import fetch_log, snapshot_log
 from sexton.pipeline.snapshot_log import SnapshotRequest, TakenSnapshot
-from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import commit_offsets
 from tests.archived import list_archived
 from tests.clients import make_topics

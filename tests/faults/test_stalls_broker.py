@@ -30,10 +30,10 @@ from sexton.kafka.rights import hidden, topic_states
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import describe_topic
-from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.clients import make_topics
 from tests.faults.stalling_proxy import StallingProxy, stalling_proxy
 from tests.integration.test_admin import wait_for_coordinators

@@ -18,9 +18,9 @@ from sexton.java import find_java
 from sexton.job_params import SnapshotRequest
 from sexton.kafka import jars
 from sexton.kafka.client import client_config
-from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import commit_offsets
 
 TOPIC = "many"

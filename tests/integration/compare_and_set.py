@@ -37,10 +37,10 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.ledger.entries import Intent
 from sexton.ledger.ledger import Ledger
-from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.clients import commit_when_ready, make_topics
 from tests.waiting import until
 from tests.zookeeper_broker import broker_class

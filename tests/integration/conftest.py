@@ -11,9 +11,9 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.pipeline.snapshot_log import SnapshotRequest, TakenSnapshot
 from sexton.pipeline.snapshot_log import run as run_snapshot
-from sexton.ports import free_port
 from sexton.runs.engine import Engine
 from sexton_dev.broker import EmbeddedBroker, running_broker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import Workload, drive
 from tests.integration.replica_kinds import SEEDS, new_cluster
 from tests.replicas_cluster import ThreeBrokers

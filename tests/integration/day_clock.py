@@ -25,10 +25,10 @@ from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.log.batch import Batch, Record, read_batches, read_records
-from sexton.ports import free_port
 from sexton.settings import Settings, environment, settings, variable
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import TIMEOUT_S
 from tests.airflow_database import project_home
 from tests.archived import list_archived

@@ -21,8 +21,9 @@ from cryptography.x509.oid import NameOID
 
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.ports import HOST, free_port
+from sexton.ports import HOST
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import wait
 from tests.clients import admin_of
 from tests.kafka.token_server import AUDIENCE, ISSUER, TokenServer, serving

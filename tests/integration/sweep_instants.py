@@ -21,9 +21,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sexton.java import JavaHome, find_java
-from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.coordinator.sweep_instants import COMMIT, EXPIRE, RETENTION_MS, Ladder, ladders, sweeps_of
 from tests.waiting import until
 from tests.zookeeper_broker import broker_class

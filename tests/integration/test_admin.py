@@ -22,9 +22,9 @@ from sexton.kafka.group_state import committed_offsets, find_coordinator, list_g
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.log.batch import encode_batch
-from sexton.ports import free_port
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker, running_broker
+from sexton_dev.ports import free_port
 from tests.clients import joined, make_topics
 from tests.integration.streams_client import streams_member
 from tests.record_fields import encode_key

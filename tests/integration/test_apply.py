@@ -36,10 +36,10 @@ from sexton.log.batch import encode_batch
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
 from sexton.policy import read_policy
-from sexton.ports import free_port
 from sexton.settings import environment
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.aged import age
 from tests.clients import commit_when_ready, joined, make_topics
 from tests.integration import stages

@@ -16,9 +16,9 @@ from sexton.kafka.fetch import LogReader, OutOfRangeError
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic, end_of_epoch
-from sexton.ports import free_port
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker, running_broker, stop_broker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import (
     LASTING_TOPICS,
     PINNED_GROUP,

@@ -15,9 +15,9 @@ from sexton.kafka.client import client_config
 from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_records
 from sexton.log.codec import CODECS
 from sexton.plans.read_plan import own_plan
-from sexton.ports import free_port
 from sexton.runs.folder import RunFolder
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.integration.stages import plan, snapshot
 from tests.integration.sweep_instants import SETTINGS, make_offsets_topic, pack
 from tests.record_fields import decode_key, encode_key, encode_value

@@ -22,9 +22,9 @@ from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.log.segment import list_segments
-from sexton.ports import free_port
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import QUIET, TIMEOUT_S, commit_offsets, wait
 from tests.clients import commit_for
 from tests.waiting import until

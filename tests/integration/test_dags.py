@@ -24,9 +24,9 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.lake.read import published_runs, read_published
 from sexton.ledger.ledger import Ledger
 from sexton.plans.read_plan import read_plan
-from sexton.ports import free_port
 from sexton.settings import Settings
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.system import MAIN_DAG, System
 from sexton_dev.workload import commit_offsets
 from tests import airflow_calls

@@ -17,9 +17,9 @@ from sexton.kafka.admin import group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.policy import parse_policy
-from sexton.ports import free_port
 from sexton.settings import settings
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.approvals import give_approval
 from tests.clients import commit_for, commit_when_ready, joined, make_topics
 from tests.commands import sexton as told

@@ -11,10 +11,10 @@ from sexton.kafka.group_state import list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.lake.read import published_runs, read_published
 from sexton.local.compose_init import USER
-from sexton.ports import free_port
 from sexton.settings import Settings
 from sexton_dev import up
 from sexton_dev.example_clients import JOBS, SERVICES
+from sexton_dev.ports import free_port
 from sexton_dev.system import COMPONENTS, System
 from tests.airflow_database import lake_of, project_home
 from tests.ui import chromium

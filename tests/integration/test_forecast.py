@@ -22,8 +22,8 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Batch, Record, read_batches, read_records
-from sexton.ports import free_port
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, group_metadata
 from tests.aged import age
 from tests.clients import admin_of, joined

@@ -16,8 +16,8 @@ from sexton.coordinator.profiles import of_broker
 from sexton.java import JavaHome
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
-from sexton.ports import free_port
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.campaign.broker.command import PINNED_RELEASE
 from tests.coordinator.api.broker import coordinator_of
 from tests.integration.sweep_instants import make_offsets_topic

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sexton.java import JavaHome
-from sexton.ports import free_port
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.integration.test_dags import READER, properties_of, secured
 
 PROGRAM = """

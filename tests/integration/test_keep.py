@@ -18,7 +18,7 @@ from sexton.kafka.admin import group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
-from sexton.ports import free_port
+from sexton_dev.ports import free_port
 from sexton_dev.workload import QUIET, TIMEOUT_S
 from tests.clients import commit_when_ready, joined, make_topics
 from tests.integration.streams_client import streams_member

@@ -19,9 +19,9 @@ from sexton.kafka.session import ClusterSession
 from sexton.ledger.entries import Intent
 from sexton.ledger.ledger import Ledger
 from sexton.policy import parse_policy
-from sexton.ports import free_port
 from sexton.settings import settings
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import QUIET, TIMEOUT_S
 from tests.approvals import LOCAL, give_approval
 from tests.clients import admin_of, commit_when_ready, make_topics

@@ -29,8 +29,9 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.ledger import Ledger
-from sexton.ports import HOST, free_port
+from sexton.ports import HOST
 from sexton_dev.broker import JVM_OPTIONS
+from sexton_dev.ports import free_port
 from sexton_dev.workload import QUIET, TIMEOUT_S
 from tests.clients import commit_when_ready, make_topics
 from tests.integration.test_keep import SETTINGS

@@ -18,8 +18,9 @@ from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.time_points import refine
-from sexton.ports import HOST, free_port
+from sexton.ports import HOST
 from sexton_dev.broker import EmbeddedBroker, new_cluster_id
+from sexton_dev.ports import free_port
 from tests.clients import make_topics
 
 TOPICS, PARTITIONS, RECORDS = 200, 100, 20

@@ -23,10 +23,10 @@ from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log, validate_tables
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.ports import free_port
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import drive
 from tests.aged import age
 from tests.record_fields import decode_key

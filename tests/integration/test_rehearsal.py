@@ -19,7 +19,6 @@ from sexton.java import find_java
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import encode_batch
-from sexton.ports import free_port
 from sexton.rehearsal.faults import AFTER_CLEANING, NOW, faults_of
 from sexton.rehearsal.features import metadata_of, refused_levels
 from sexton.rehearsal.logs import LogOf, coordinator_of, read_logs
@@ -27,6 +26,7 @@ from sexton.rehearsal.rehearse import profile_named
 from sexton.runs.source import open_segments
 from sexton.settings import settings, variable
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.campaign.broker.answers import Inquiry, told_by_sexton
 from tests.campaign.broker.cleaner import CLEAN, wait_until_quiet
 from tests.campaign.broker.judge import Judge, Loads, now_ms, until

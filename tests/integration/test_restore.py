@@ -20,8 +20,8 @@ from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, gro
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import CommittedOffset, committed_offsets
 from sexton.kafka.session import ClusterSession
-from sexton.ports import free_port
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from sexton_dev.workload import QUIET, TIMEOUT_S, wait
 from tests.clients import commit_for, commit_when_ready, joined, make_topics
 from tests.environment import with_settings

@@ -23,8 +23,8 @@ from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.log.batch import Batch, read_batches, read_records
-from sexton.ports import free_port
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.clients import commit_for, make_topics
 from tests.integration.stages import snapshot
 from tests.integration.test_admin import wait_for_coordinators

@@ -7,8 +7,8 @@ import pytest
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST
 from sexton.java import JavaHome
-from sexton.ports import free_port
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests import plain_sweep
 from tests.coordinator.golden import CAP_BYTES
 from tests.coordinator.sweep_instants import COMMIT, EXPIRE, RETENTION_MS, Sweep, sweeps_of

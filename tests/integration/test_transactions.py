@@ -13,9 +13,9 @@ from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
-from sexton.ports import free_port
 from sexton.transactions.reading import on_disk
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.transactions_broker import UNVERIFIED, Planted, described, make_topic, plant, replayed, run_printed
 
 

@@ -7,8 +7,8 @@ import pytest
 from sexton.errors import NoCoverage, SetupError, SextonError, UsageError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake, open_lake, reader_properties
-from sexton.ports import free_port
 from sexton.settings import Settings
+from sexton_dev.ports import free_port
 from tests.lake_session import lake_at
 
 

@@ -23,9 +23,9 @@ from sexton.kafka import jars as pinned
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.failures import TransientError, error_name
 from sexton.kafka.session import ClusterSession
-from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.integration.sweep_instants import pack
 from tests.transactions_broker import UNVERIFIED, Described, Planted, RawProducer, described, make_topic, plant
 from tests.transactions_campaign import Campaign

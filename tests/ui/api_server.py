@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.lake.catalog import Lake
-from sexton.ports import free_port
+from sexton_dev.ports import free_port
 from tests.airflow_database import airflow_environment, migrated_database
 from tests.waiting import until
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from multiprocessing import Process
 from pathlib import Path
 
-from sexton.ports import free_port
+from sexton_dev.ports import free_port
 from tests.ui.worlds import PREFIX
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))

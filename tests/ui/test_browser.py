@@ -21,7 +21,6 @@ from sexton.incident.document import steps_of
 from sexton.lake.database import UnreadableFiles
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
-from sexton.ports import free_port
 from sexton.report.incident_page import render_incident
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
@@ -29,6 +28,7 @@ from sexton.summary.summarize import summarize
 from sexton.ui.group_queries import GroupQuery, find_groups
 from sexton.ui.paging import Page
 from sexton.ui.what_if_process import BadQuestion
+from sexton_dev.ports import free_port
 from tests.incident.test_masking import incident
 from tests.report.run_folder import HOSTILE_NAMES, due, group, kept, offsets_of, write_run_folder
 from tests.report.test_plan_page import content

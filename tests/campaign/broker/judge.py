@@ -22,8 +22,8 @@ from sexton.coordinator.profiles import of_broker
 from sexton.java import JavaHome
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
-from sexton.ports import free_port
 from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.ports import free_port
 from tests.campaign.broker.answers import Answers, Asker, Inquiry, told_by_sexton
 from tests.campaign.broker.known import Known, KnownByKernels, KnownByRules
 from tests.campaign.broker.logs import RETENTION_MS, Logs, Place

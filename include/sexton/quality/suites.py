@@ -14,6 +14,7 @@ from sexton.quality.expectation import NOT_MEASURED, Expectation, ExpectationRes
 from sexton.quality.laws import AUDIT_LAWS, CHANGE_LAWS, LAWS
 from sexton.quality.queried_views import VIEWS, CheckedRun
 from sexton.tables import TABLES, Column, Severity, Table
+from sexton.tables.table import is_filled
 
 Suites = Mapping[str, Sequence[Expectation]]
 """Expectations by table."""
@@ -27,7 +28,7 @@ _HEADER = re.compile(r"^--\s*(\w+):\s*(.+?)\s*$")
 def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
     """Return the expectations of a run, by table in the order of TABLES."""
     laws = [*LAWS, *(CHANGE_LAWS if run.has_changes else ())]
-    if "log" not in run.origins:
+    if not is_filled("log", run.origins):
         laws = [replace(law, not_applicable=NEEDS_LOG) if law.table in _OF_THE_LOG else law for law in laws]
     declared = {
         table.name: list(declared_expectations(table, run))

@@ -222,7 +222,7 @@ const shown = (frame) => frame.locator("body");
 
 const scheduledRetention = async () => {
   const page = await enter("admin", { width: 1100, height: 620 });
-  await step("Open *Dags, offset_retention* and turn its switch on. A run of the last full interval starts.", async () => {
+  await step("Open *Dags, offset_retention* and switch it on. A run for the last full interval starts.", async () => {
     told.run = await switchOn(page, "offset_retention");
     await page.reload();
     await page.locator("a[href*='/offset_retention/runs/']").first().waitFor();
@@ -270,7 +270,7 @@ const backfill = async () => {
     told.untouched = await send(page).isEnabled();
     await dialog(page).getByText("Run this Dag for a range of dates").click();
   });
-  await step("Choose the range, in UTC: every interval that begins in it gets a run, *Max Active Runs* of them at a time. *All Runs* also repeats earlier runs.", async () => {
+  await step("Choose the range, in UTC. Each interval that begins in the range gets a run, at most *Max Active Runs* at a time. *All Runs* also repeats earlier runs.", async () => {
     await pick(page, config.from);
     await pick(page, config.to);
     await dialog(page).getByText("All Runs").click();
@@ -278,7 +278,7 @@ const backfill = async () => {
     await dialog(page).getByText(/runs? will be triggered|runs will/i).first().waitFor();
     return dialog(page);
   }, 680);
-  await step("Press *Run Backfill*. The bar above the runs stays until all have ended.", async () => {
+  await step("Press *Run Backfill*. The bar above the runs stays until all of them have ended.", async () => {
     await send(page, "Run Backfill").click();
     // Of an Airflow on SQLite whose scheduler writes at that very moment; a person presses once more.
     await until(page, async () => {
@@ -290,7 +290,7 @@ const backfill = async () => {
     return body(page);
   }, 420);
   await until(page, async () => (await (await page.request.get(`${config.url}/api/v2/backfills?dag_id=offset_retention`)).json()).backfills.every((each) => each.completed_at));
-  await step("Open *Browse, Consumer groups*, then *Runs*: each of the instants has its tables. Choose one to see everything as it was then.", async () => {
+  await step("Open *Browse, Consumer groups*, then *Runs*: each instant now has its tables. Choose one to see the cluster as it was then.", async () => {
     const frame = await dashboard(page);
     told.runs = await runs(frame);
     return shown(frame);
@@ -343,7 +343,7 @@ const cleanUp = async () => {
     told.plan = await newestPlan(frame);
     return shown(frame);
   }, 560);
-  await step("Choose *To apply_tombstones* and press *Trigger*. Fill *Plan* with the plan_id, choose *coordinator* as *Sink*, and press *Trigger*.", async () => {
+  await step("Choose *To apply_tombstones* and press *Trigger*. Enter the plan_id under *Plan*, choose *coordinator* as *Sink*, and press *Trigger*.", async () => {
     await page.frameLocator("iframe").getByRole("link", { name: "To apply_tombstones" }).click();
     await page.waitForURL((url) => url.pathname === "/dags/apply_tombstones");
     await form(page);
@@ -364,7 +364,7 @@ const cleanUp = async () => {
 
 const restore = async () => {
   const page = await enter("admin", { width: 1100, height: 760 });
-  await step("Open *Dags, restore_offsets* and press *Trigger*. Open *From where* and fill one of its three fields: the plan_id of a plan that was applied, for example. Press *Trigger*.", async () => {
+  await step("Open *Dags, restore_offsets* and press *Trigger*. Open *From where* and fill in one of its three fields, for example with the plan_id of an applied plan. Press *Trigger*.", async () => {
     await dag(page, "restore_offsets");
     await form(page);
     await open(page, "From where");
@@ -412,7 +412,7 @@ const incident = async () => {
 // The form of a DAG that has to be given something, and what came of it.
 const lastMonth = async () => {
   const page = await enter("admin", { width: 1100, height: 820 });
-  await step("Open *Dags, offset_history*, press *Trigger*, and fill *From*, *To* and *Minutes from instant to instant*.", async () => {
+  await step("Open *Dags, offset_history*, press *Trigger*, and fill in *From*, *To* and *Minutes from instant to instant*.", async () => {
     await dag(page, "offset_history");
     await form(page);
     told.untouched = await send(page).isEnabled();
@@ -423,7 +423,7 @@ const lastMonth = async () => {
     await dialog(page).getByRole("spinbutton").first().blur();
     return dialog(page);
   }, 680);
-  await step("Press *Trigger*. The log of the task *build_history* shows the progress; a run that is stopped and cleared continues from there.", async () => {
+  await step("Press *Trigger*. The log of the task *build_history* shows the progress; if a run is stopped, clear it and it continues from there.", async () => {
     told.run = await sent(page, "offset_history");
     told.state = await ended(page, "offset_history", told.run);
     await page.goto(`${config.url}/dags/offset_history/runs/${encodeURIComponent(told.run)}/tasks/build_history`);
@@ -453,22 +453,22 @@ const keep = async () => {
     return sent(page, name);
   };
   const end = async (name, run) => ((told.runs ??= {})[run] = [name, await ended(page, name, run)]);
-  await step("Open *Dags, keep_offsets* and turn its switch on. A run starts, and is a dry run: the log of its task *keep* says what would be kept.", async () => {
+  await step("Open *Dags, keep_offsets* and switch it on. This starts a dry run: the log of its task *keep* shows what would be kept.", async () => {
     told.dry = await switchOn(page, "keep_offsets");
     await end("keep_offsets", told.dry);
     await page.goto(`${config.url}/dags/keep_offsets/runs/${encodeURIComponent(told.dry)}/tasks/keep`);
     await page.getByText(/nobody has approved anything; it would be: keep/).first().waitFor();
     return body(page);
   }, 460);
-  await step("Open *Dags, approve_keep*, press *Trigger* and, in the form, *Trigger*. Its defaults cover every held group for 30 days.", async () => (told.approval = await trigger("approve_keep")));
+  await step("Open *Dags, approve_keep*, press *Trigger* and, in the form, *Trigger*. The defaults cover every held group for 30 days.", async () => (told.approval = await trigger("approve_keep")));
   await asks(page, "approve_keep", told.approval);
   const other = await enter("approver", { width: 1360, height: 900 });
   await step("Another person logs in, opens *Dags, approve_keep, Required Actions* and reads what every later run may do.", async () => question(other, "approve_keep", "Keep alive what"), 648);
   await step("The other person presses *Approve*.", async () => approves(other));
   await end("approve_keep", told.approval);
-  await step("From now on a run every hour keeps what falls due. To start one at once, open *Dags, keep_offsets*, press *Trigger* and, in the form, *Trigger*.", async () => (told.kept = await trigger("keep_offsets")));
+  await step("From now on, an hourly run keeps the offsets that fall due. To start a run at once, open *Dags, keep_offsets*, press *Trigger* and, in the form, *Trigger*.", async () => (told.kept = await trigger("keep_offsets")));
   await end("keep_offsets", told.kept);
-  await step("After the next run of *offset_retention*, open *Browse, Consumer groups*. *What holds keep alive* counts the offsets that are kept, and those that could not be kept, with the reason.", async () => {
+  await step("After the next run of *offset_retention*, open *Browse, Consumer groups*. *What holds keep alive* counts the offsets that were kept and those that could not be kept, with the reason.", async () => {
     const run = await trigger("offset_retention");
     await end("offset_retention", run);
     const frame = await dashboard(page);
@@ -476,7 +476,7 @@ const keep = async () => {
     told.holds = await part.locator("tbody td").allInnerTexts();
     return part;
   }, 400);
-  await step("To end the approval, open *Dags, approve_keep* and press *Trigger*. Open *How to end it*, turn *Revoke* on and press *Trigger*: nobody is asked.", async () => {
+  await step("To end the approval, open *Dags, approve_keep* and press *Trigger*. Open *How to end it*, turn *Revoke* on and press *Trigger*. Revoking needs no approval.", async () => {
     told.end = await trigger("approve_keep", async () => {
       await open(page, "How to end it");
       await dialog(page).locator("label:has(input[name='element_revoke'])").click();

@@ -51,7 +51,7 @@ def test_every_key_and_word_is_told():
 
 
 def test_the_durations_are_durations():
-    (told,) = re.findall(r"Durations are (.*?), or minutes", PAGE, flags=re.DOTALL)
+    (told,) = re.findall(r"Durations are (.*?), or as a plain number", PAGE, flags=re.DOTALL)
     words = re.findall(r"`(\w+)`", told)
     assert len(words) == 7
     assert all(parse_duration(word) for word in words)

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, progress_until_terminated, publish
-from sexton.cli.options import ArchiveUri, ClusterId, ClusterInput, Json, open_archive_uri, option, read_policy_file
+from sexton.cli.options import (
+    ArchiveUri,
+    ClusterId,
+    ClusterInput,
+    Json,
+    flag,
+    open_archive_uri,
+    option,
+    read_policy_file,
+)
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.errors import UsageError
 from sexton.figures import HOUR_MS, count, now_ms, some
@@ -25,29 +34,23 @@ def apply(
     *,
     archive: ArchiveUri = None,
     cluster_id: ClusterId = None,
-    sink: Annotated[
-        Sink,
-        option(
-            "--sink",
-            "dry_run: change nothing. coordinator: delete through the group coordinators. log: also write tombstones "
-            "into the log, for offsets whose topic is gone, which coordinators refuse; dangerous, see docs/apply.md.",
-            EXECUTION,
-        ),
-    ] = "dry_run",
+    sink: Sink = option(
+        "--sink",
+        "dry_run: change nothing. coordinator: delete through the group coordinators. log: also write tombstones "
+        "into the log, for offsets whose topic is gone, which coordinators refuse; dangerous, see docs/apply.md.",
+        EXECUTION,
+        default="dry_run",
+    ),
     approved_by: ApprovedBy = None,
-    plan_sha256: Annotated[
-        str | None,
-        option("--plan-sha256 HEX", "SHA-256 of the approved plan (see `show plan`): any other is refused.", EXECUTION),
-    ] = None,
-    allow_log_sink: Annotated[bool, option("--allow-log-sink", "Required for --sink log.", EXECUTION)] = False,
-    policy: Annotated[
-        Path | None,
-        option(
-            "--policy FILE",
-            "The policy in force: a plan made with another is refused. Default: SEXTON_POLICY, or none.",
-            EXECUTION,
-        ),
-    ] = None,
+    plan_sha256: str | None = option(
+        "--plan-sha256 HEX", "SHA-256 of the approved plan (see `show plan`): any other is refused.", EXECUTION
+    ),
+    allow_log_sink: bool = flag("--allow-log-sink", "Required for --sink log.", EXECUTION),
+    policy: Path | None = option(
+        "--policy FILE",
+        "The policy in force: a plan made with another is refused. Default: SEXTON_POLICY, or none.",
+        EXECUTION,
+    ),
     cluster: ClusterInput,
     json: Json = False,
 ) -> int:

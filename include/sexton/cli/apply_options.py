@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-from sexton.cli.options import option
+from sexton.cli.options import shared
 from sexton.cli.progress import bar
 from sexton.errors import UsageError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXECUTION = "Execution"
 """A panel of --help."""
 
-ApprovedBy = Annotated[str | None, option("--approved-by NAME", "Who approved it, for the ledger.", EXECUTION)]
+ApprovedBy = Annotated[str | None, shared("--approved-by NAME", "Who approved it, for the ledger.", EXECUTION)]
 
 
 def check_approved(approved_by: str | None, *, option: str, what: str) -> None:

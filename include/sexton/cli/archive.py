@@ -15,6 +15,7 @@ from sexton.cli.options import (
     Json,
     archive_uri,
     check_topics_file,
+    flag,
     open_archive_uri,
     option,
     parse_instant,
@@ -105,13 +106,12 @@ def verify(
     *,
     archive: ArchiveUri = None,
     cluster_id: ClusterId = None,
-    subset: Annotated[
-        str | None,
-        option("--subset N/T", "Read part N of T of the bytes; T runs with N = 1 .. T read everything once."),
-    ] = None,
-    repair: Annotated[
-        bool, option("--repair", "First repair segments that do not match their manifests; old files stay in `aside`.")
-    ] = False,
+    subset: str | None = option(
+        "--subset N/T", "Read part N of T of the bytes; T runs with N = 1 .. T read everything once."
+    ),
+    repair: bool = flag(
+        "--repair", "First repair segments that do not match their manifests; old files stay in `aside`."
+    ),
     json: Json = False,
 ) -> int:
     """Check names, sequences, sizes, manifests, SHA-256 and Kafka's CRC of every batch, and read every checkpoint.
@@ -186,24 +186,16 @@ def import_(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with __consumer_offsets-N folders.")],
     *,
     archive: ArchiveUri = None,
-    topics: Annotated[
-        Path | None,
-        option(
-            "--topics FILE", "The topics at that time, as JSON lines. Default: those of __cluster_metadata, if any."
-        ),
-    ] = None,
-    partition_count: Annotated[
-        int | None,
-        option("--partition-count N", "The number of log partitions. Default: from the topics.", at_least=1),
-    ] = None,
-    taken_at: Annotated[str | None, option("--taken-at ISO|MS", "When the disk was copied. Default: now.")] = None,
-    cluster_id: Annotated[str | None, option("--cluster-id ID", "The cluster's id. Default: as on the disk.")] = None,
-    topic_id: Annotated[
-        str | None, option("--topic-id ID", "The id of __consumer_offsets. Default: as on the disk.")
-    ] = None,
-    new_lineage: Annotated[
-        bool, option("--new-lineage", "Keep a log that does not continue the archive as a new lineage.")
-    ] = False,
+    topics: Path | None = option(
+        "--topics FILE", "The topics at that time, as JSON lines. Default: those of __cluster_metadata, if any."
+    ),
+    partition_count: int | None = option(
+        "--partition-count N", "The number of log partitions. Default: from the topics.", min=1
+    ),
+    taken_at: str | None = option("--taken-at ISO|MS", "When the disk was copied. Default: now."),
+    cluster_id: str | None = option("--cluster-id ID", "The cluster's id. Default: as on the disk."),
+    topic_id: str | None = option("--topic-id ID", "The id of __consumer_offsets. Default: as on the disk."),
+    new_lineage: bool = flag("--new-lineage", "Keep a log that does not continue the archive as a new lineage."),
     json: Json = False,
 ) -> int:
     """Copy a broker's disk or a backup of one into the archive, byte for byte.

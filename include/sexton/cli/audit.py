@@ -8,7 +8,7 @@ from typing import Annotated
 
 from sexton.cli.command import Without
 from sexton.cli.input_options import ReplayInput
-from sexton.cli.options import OUTPUT, Json, option, read_policy_file
+from sexton.cli.options import OUTPUT, Json, read_policy_file, required
 from sexton.cli.output import console, print_aside, print_doubts
 from sexton.errors import UsageError
 
@@ -23,14 +23,9 @@ _OF_A_RUN = (
 def audit(
     *,
     replay: Annotated[ReplayInput, Without({"run"})],
-    out: Annotated[
-        Path,
-        option(
-            "--out DIR",
-            "Receives tables, batches, report.html and summary.json; an earlier run in it is replaced.",
-            OUTPUT,
-        ),
-    ],
+    out: Path = required(
+        "--out DIR", "Receives tables, batches, report.html and summary.json; an earlier run in it is replaced.", OUTPUT
+    ),
     json: Json = False,
 ) -> int:
     """Replay a log, reach a verdict on every offset, plan the tombstones and check the result.

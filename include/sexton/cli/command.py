@@ -4,8 +4,8 @@ in JSON also --json-schema and --progress-json.
 An option that is given twice is refused, unless it takes several values: only the last one would count. So is a number
 that is not written in ASCII digits.
 
-Typer has no parameter objects. Here a parameter whose type is a dataclass stands for all its fields, each declared as
-Typer declares options, so that options of several commands are declared once.
+Typer has no parameter objects. Here a parameter whose type is a dataclass stands for all its fields, so that options of
+several commands are declared once. A parameter or a field declares its option as its default (`options.option`).
 """
 
 import dataclasses
@@ -14,12 +14,13 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
 
+from sexton.cli.options import OPTION
 from sexton.errors import UsageError
 from sexton.numbers import whole_number
 from sexton.runs.progress import AS_JSON
@@ -116,6 +117,10 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], F
         app.info.epilog = app.info.epilog or epilog
         called = name or function.__name__.strip("_").replace("_", "-")
         app.command(called, cls=_Command, help=text, epilog=epilog)(_with_plain_options(function))
+        # For whoever calls it from Python.
+        function.__kwdefaults__ = {
+            one.name: one.default for one in _parameters(function) if one.default is not one.empty
+        }
         return function
 
     return add
@@ -134,17 +139,30 @@ def command_group(text: str, examples: str = "") -> typer.Typer:
     return app
 
 
+def _parameters(of: Any) -> Iterator[inspect.Parameter]:
+    """Those of a function, or the fields of an object of options; each option in its type, as Typer has it."""
+    fields = {field.name: field for field in dataclasses.fields(of)} if dataclasses.is_dataclass(of) else {}
+    for name, parameter in inspect.signature(of, eval_str=True).parameters.items():
+        given = fields.get(name, parameter.default)
+        if isinstance(given, dataclasses.Field) and OPTION in given.metadata:
+            default = parameter.empty if given.default is dataclasses.MISSING else given.default
+            kind = Annotated[parameter.annotation, given.metadata[OPTION]]  # type: ignore[name-defined]
+            yield parameter.replace(annotation=kind, default=default)
+        else:
+            yield parameter
+
+
 def _with_plain_options(function: Function) -> Function:
     """`function` with the fields of its objects of options as parameters, and with the options of every command."""
     objects: dict[str, tuple[Any, list[str]]] = {}
     parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+    for parameter in _parameters(function):
         kind, *notes = get_args(parameter.annotation) or (parameter.annotation,)
         if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
             parameters.append(parameter)
             continue
         left_out = next((note for note in notes if isinstance(note, Without)), Without())
-        fields = [field for name, field in inspect.signature(kind).parameters.items() if name not in left_out]
+        fields = [field for field in _parameters(kind) if field.name not in left_out]
         objects[parameter.name] = kind, [field.name for field in fields]
         parameters += fields
     more = _OF_EVERY_COMMAND | (_OF_JSON if any(one.name == "json" for one in parameters) else {})

@@ -6,7 +6,6 @@ its sweeps included.
 
 import shutil
 from pathlib import Path
-from typing import Annotated
 
 from sexton.cli.audit import audit, claim
 from sexton.cli.explain import explain
@@ -23,12 +22,12 @@ RETENTION_MINUTES = 1
 
 def demo(
     *,
-    out: Annotated[
-        Path,
-        option(
-            "--out DIR", "Receives the recorded log and the audit of it; those of an earlier demo are replaced.", OUTPUT
-        ),
-    ] = Path("sexton-demo"),
+    out: Path = option(
+        "--out DIR",
+        "Receives the recorded log and the audit of it; those of an earlier demo are replaced.",
+        OUTPUT,
+        default=Path("sexton-demo"),
+    ),
     json: Json = False,
 ) -> int:
     """Explain why a group lost its offsets, and audit a log, from a small recording of a real broker.

@@ -2,12 +2,11 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
 
-from sexton.cli.options import ClusterInput, Json, PolicyFile, option, read_policy_file
+from sexton.cli.options import ClusterInput, Json, PolicyFile, flag, read_policy_file
 from sexton.cli.output import console, print_json
 from sexton.cli.progress import working
 from sexton.report.names import harmless
@@ -19,9 +18,7 @@ def doctor(
     *,
     cluster: ClusterInput,
     policy: PolicyFile = None,
-    failpoints: Annotated[
-        bool, option("--failpoints", "List the places where tests kill a process, and check nothing.")
-    ] = False,
+    failpoints: bool = flag("--failpoints", "List the places where tests kill a process, and check nothing."),
     json: Json = False,
 ) -> int:
     """Check Python, Java, Spark, jars, caches, disk and ports, and show how to fix what is wrong.

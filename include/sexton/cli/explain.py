@@ -11,7 +11,7 @@ import typer
 from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import GroupId, Json, RetentionMinutes, option, parse_optional_instant, parse_partition
+from sexton.cli.options import GroupId, Json, RetentionMinutes, option, parse_optional_instant, parse_partition, shared
 from sexton.cli.output import (
     print_doubts,
     print_json,
@@ -51,14 +51,14 @@ _EVENTS = "Events"
 
 AuthorizerLogs = Annotated[
     list[Path] | None,
-    option(
+    shared(
         "--authorizer-log FILE",
         "kafka-authorizer.log or kafka-request.log of a broker, also gzipped; may be repeated. Both need DEBUG.",
         "Who did it",
     ),
 ]
 LogTimeZone = Annotated[
-    str, option("--log-time-zone ZONE", "The time zone of these logs, such as Europe/Berlin.", "Who did it")
+    str, shared("--log-time-zone ZONE", "The time zone of these logs, such as Europe/Berlin.", "Who did it")
 ]
 
 Target = tuple[str | None, int | None]
@@ -71,8 +71,8 @@ def explain(
         str | None, typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Only this topic, or one partition of it.")
     ] = None,
     *,
-    since: Annotated[str | None, option("--from ISO|MS", "Only events from this instant on.", _EVENTS)] = None,
-    until: Annotated[str | None, option("--to ISO|MS", "Only events before this instant.", _EVENTS)] = None,
+    since: str | None = option("--from ISO|MS", "Only events from this instant on.", _EVENTS),
+    until: str | None = option("--to ISO|MS", "Only events before this instant.", _EVENTS),
     retention_minutes: RetentionMinutes = None,
     authorizer_log: AuthorizerLogs = None,
     log_time_zone: LogTimeZone = "UTC",

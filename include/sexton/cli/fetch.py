@@ -1,7 +1,8 @@
 """`sexton fetch`: the offsets of a group as its coordinator would return them."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING
 
 from sexton.cli.fetch_in_flight import COLUMNS as IN_FLIGHT_COLUMNS
 from sexton.cli.fetch_in_flight import MARKER_COLUMNS, commit_in_flight, in_flight_offsets, outcomes
@@ -24,72 +25,45 @@ if TYPE_CHECKING:
     from sexton.views.coordinator_view import CoordinatorView
 
 COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "LEADER-EPOCH", "METADATA", "ERROR")
-_QUESTION = "Question"
+_question = partial(option, panel="Question")
 
 
 def fetch(
     group: GroupId,
     *,
-    topic: Annotated[
-        list[str] | None,
-        option(
-            "--topic T[:P]",
-            "A topic or one of its partitions; may be repeated. Default: everything that the group has committed.",
-            _QUESTION,
-        ),
-    ] = None,
-    topic_id: Annotated[
-        str | None,
-        option(
-            "--topic-id ID",
-            "The topic's id: offsets committed for an earlier topic of that name are not returned.",
-            _QUESTION,
-        ),
-    ] = None,
-    require_stable: Annotated[
-        bool,
-        option(
-            "--require-stable/--no-require-stable",
-            "Answer UNSTABLE_OFFSET_COMMIT where a transaction is open.",
-            _QUESTION,
-        ),
-    ] = False,
-    in_flight: Annotated[
-        list[str] | None,
-        option(
-            "--in-flight T:P[=OFFSET]",
-            "Assume a commit of this partition that is not in the log yet: shows the answers before the append, "
-            "after it, and if it fails; may be repeated.",
-            _QUESTION,
-        ),
-    ] = None,
-    producer_id: Annotated[
-        int | None,
-        option(
-            "--producer-id N",
-            "The commits in flight are part of this producer's transaction: shows the answers after its marker too.",
-            _QUESTION,
-            at_least=0,
-        ),
-    ] = None,
-    dead: Annotated[
-        bool,
-        option(
-            "--dead",
-            "The group is removed before the appends of the commits in flight complete (0.10.1 to 3.9).",
-            _QUESTION,
-        ),
-    ] = False,
-    leads_until: Annotated[
-        int | None,
-        option(
-            "--leads-until N",
-            "Assume that another broker becomes the leader of the group's log partition while this one loads it and "
-            "has read the batches below this log_offset.",
-            _QUESTION,
-            at_least=0,
-        ),
-    ] = None,
+    topic: list[str] | None = _question(
+        "--topic T[:P]",
+        "A topic or one of its partitions; may be repeated. Default: everything that the group has committed.",
+    ),
+    topic_id: str | None = _question(
+        "--topic-id ID", "The topic's id: offsets committed for an earlier topic of that name are not returned."
+    ),
+    require_stable: bool = _question(
+        "--require-stable/--no-require-stable",
+        "Answer UNSTABLE_OFFSET_COMMIT where a transaction is open.",
+        default=False,
+    ),
+    in_flight: list[str] | None = _question(
+        "--in-flight T:P[=OFFSET]",
+        "Assume a commit of this partition that is not in the log yet: shows the answers before the append, "
+        "after it, and if it fails; may be repeated.",
+    ),
+    producer_id: int | None = _question(
+        "--producer-id N",
+        "The commits in flight are part of this producer's transaction: shows the answers after its marker too.",
+        min=0,
+    ),
+    dead: bool = _question(
+        "--dead",
+        "The group is removed before the appends of the commits in flight complete (0.10.1 to 3.9).",
+        default=False,
+    ),
+    leads_until: int | None = _question(
+        "--leads-until N",
+        "Assume that another broker becomes the leader of the group's log partition while this one loads it and "
+        "has read the batches below this log_offset.",
+        min=0,
+    ),
     log: LogInput,
     json: Json = False,
 ) -> int:

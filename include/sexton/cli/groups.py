@@ -9,7 +9,7 @@ import typer
 from sexton.cli.command import command, command_group
 from sexton.cli.groups_live import list_live
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import ClusterInput, Json, option
+from sexton.cli.options import ClusterInput, Json, flag, option
 from sexton.cli.output import (
     error_fields,
     print_aside,
@@ -44,8 +44,8 @@ _REBALANCING = ("Assigning", "Reconciling", "NotReady")
 @command(app)
 def list_(
     *,
-    state: Annotated[list[str] | None, option("--state", "Only groups in this state; may be repeated.")] = None,
-    type_: Annotated[list[str] | None, option("--type", "Only Classic, Consumer, Share or Streams groups.")] = None,
+    state: list[str] | None = option("--state", "Only groups in this state; may be repeated."),
+    type_: list[str] | None = option("--type", "Only Classic, Consumer, Share or Streams groups."),
     log: LogInput,
     cluster: ClusterInput,
     json: Json = False,
@@ -97,10 +97,10 @@ def _place_text(listed: "ListedGroup") -> str:
 def describe(
     groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Group ids.")] = None,
     *,
-    all_groups: Annotated[bool, option("--all-groups", "Every group that is listed.")] = False,
-    offsets: Annotated[bool, option("--offsets", "Offsets and lag by partition (the default).")] = False,
-    members: Annotated[bool, option("--members", "Members instead of offsets.")] = False,
-    state: Annotated[bool, option("--state", "One line for each group instead of offsets.")] = False,
+    all_groups: bool = flag("--all-groups", "Every group that is listed."),
+    offsets: bool = flag("--offsets", "Offsets and lag by partition (the default)."),
+    members: bool = flag("--members", "Members instead of offsets."),
+    state: bool = flag("--state", "One line for each group instead of offsets."),
     log: LogInput,
     json: Json = False,
 ) -> int:

@@ -1,6 +1,7 @@
 """`sexton groups check-commit`, `check-join`, `metadata-record`: answers, and the batches that would be appended."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 
 from sexton import figures
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import GroupId, Json, codec_number, option, parse_exact_partition
+from sexton.cli.options import GroupId, Json, codec_number, option, parse_exact_partition, shared
 from sexton.cli.output import error_fields, print_line, print_notes, print_section, print_table, print_view_json
 from sexton.errors import UsageError
 from sexton.figures import MINUTE_MS, now_ms
@@ -26,55 +27,37 @@ if TYPE_CHECKING:
     from sexton.views.coordinator_view import CoordinatorView
 
 MEMBER_COLUMNS = ("MEMBER", "SYNCGROUP", "SESSION-ENDS")
-_REQUEST, _BROKER = "Request", "Settings of the broker and of the offsets topic"
+_request = partial(option, panel="Request")
+_setting = partial(option, panel="Settings of the broker and of the offsets topic")
 
 _RECORDED = "Default: as recorded, else Kafka's"
 _CLIENT = ("member_id", "group_instance_id", "api_version")
 _PRODUCER = ("generation", "producer_id", "producer_epoch", "retention_ms")
 """Options of which a request has the same fields."""
-Out = Annotated[Path | None, option("--out DIR", "Also write the batch here, as a segment that kafka-dump-log reads.")]
+Out = Annotated[Path | None, shared("--out DIR", "Also write the batch here, as a segment that kafka-dump-log reads.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInput:
     """Settings of the broker and of the offsets topic that both dry runs of a write have."""
 
-    codec: Annotated[
-        str | None,
-        option(f"--codec {'|'.join(CODECS)}", f"offsets.topic.compression.codec. {_RECORDED}, none.", _BROKER),
-    ] = None
-    message_format: Annotated[
-        int | None,
-        option(
-            "--message-format 0|1|2",
-            "Record format (magic) of message.format.version. Default: as recorded, else the newest of the release.",
-            _BROKER,
-            at_least=0,
-            at_most=2,
-        ),
-    ] = None
-    max_message_bytes: Annotated[
-        int | None,
-        option(
-            "--max-message-bytes N",
-            f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.",
-            _BROKER,
-            at_least=1,
-        ),
-    ] = None
-    required_acks: Annotated[
-        int | None,
-        option(
-            "--required-acks N",
-            f"offsets.commit.required.acks, up to 3.9. {_RECORDED}, -1: all in-sync replicas.",
-            _BROKER,
-            at_least=-1,
-            at_most=32_767,
-        ),
-    ] = None
-    leader_epoch: Annotated[
-        int, option("--leader-epoch N", "Leader epoch of the log partition.", _BROKER, at_least=0)
-    ] = 0
+    codec: str | None = _setting(f"--codec {'|'.join(CODECS)}", f"offsets.topic.compression.codec. {_RECORDED}, none.")
+    message_format: int | None = _setting(
+        "--message-format 0|1|2",
+        "Record format (magic) of message.format.version. Default: as recorded, else the newest of the release.",
+        min=0,
+        max=2,
+    )
+    max_message_bytes: int | None = _setting(
+        "--max-message-bytes N", f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.", min=1
+    )
+    required_acks: int | None = _setting(
+        "--required-acks N",
+        f"offsets.commit.required.acks, up to 3.9. {_RECORDED}, -1: all in-sync replicas.",
+        min=-1,
+        max=32_767,
+    )
+    leader_epoch: int = _setting("--leader-epoch N", "Leader epoch of the log partition.", default=0, min=0)
 
     def settings(self, view: "CoordinatorView") -> "BrokerSettings":
         """The recorded settings of the broker, overridden by the options."""
@@ -104,54 +87,39 @@ class BrokerInput:
 class CommitBrokerInput(BrokerInput):
     """These settings, and those that only a commit needs."""
 
-    max_metadata_length: Annotated[
-        int | None,
-        option("--max-metadata-length N", f"offset.metadata.max.bytes. {_RECORDED}, 4096.", _BROKER, at_least=0),
-    ] = None
-    retention_minutes: Annotated[
-        int | None,
-        option(
-            "--retention-minutes N",
-            f"offsets.retention.minutes: up to 2.0 each record has an expiry. {_RECORDED} of that release.",
-            _BROKER,
-            at_least=1,
-        ),
-    ] = None
+    max_metadata_length: int | None = _setting(
+        "--max-metadata-length N", f"offset.metadata.max.bytes. {_RECORDED}, 4096.", min=0
+    )
+    retention_minutes: int | None = _setting(
+        "--retention-minutes N",
+        f"offsets.retention.minutes: up to 2.0 each record has an expiry. {_RECORDED} of that release.",
+        min=1,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientInput:
     """The client, as both dry runs of a request have it."""
 
-    member_id: Annotated[
-        str, option("--member-id", "The member that sends the request; none: a new client.", _REQUEST)
-    ] = ""
-    group_instance_id: Annotated[
-        str | None, option("--group-instance-id ID", "group.instance.id of a static member.", _REQUEST)
-    ] = None
-    api_version: Annotated[int, option("--api-version N", "Version of the request.", _REQUEST, at_least=0)] = 9
+    member_id: str = _request("--member-id", "The member that sends the request; none: a new client.", default="")
+    group_instance_id: str | None = _request("--group-instance-id ID", "group.instance.id of a static member.")
+    api_version: int = _request("--api-version N", "Version of the request.", default=9, min=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInput(ClientInput):
     """The request of a commit."""
 
-    generation: Annotated[int, option("--generation N", "Generation or member epoch; -1: no member.", _REQUEST)] = -1
-    transactional: Annotated[bool, option("--transactional", "In a transaction (TxnOffsetCommit).", _REQUEST)] = False
-    producer_id: Annotated[int, option("--producer-id N", "Producer id of the transaction.", _REQUEST, at_least=0)] = 0
-    producer_epoch: Annotated[
-        int, option("--producer-epoch N", "Producer epoch of the transaction.", _REQUEST, at_least=0)
-    ] = 0
-    committed_offset: Annotated[int, option("--committed-offset N", "The offset, for every partition.", _REQUEST)] = 0
-    metadata_length: Annotated[
-        int, option("--metadata-length N", "Length of the metadata, in UTF-16 units.", _REQUEST, at_least=0)
-    ] = 0
-    retention_ms: Annotated[
-        int | None, option("--retention-ms N", "retention_time_ms of versions 2 to 4.", _REQUEST, at_least=0)
-    ] = None
-    timestamp_ms: Annotated[
-        int, option("--timestamp-ms N", "Commit timestamp of version 1, for every partition; -1: now.", _REQUEST)
-    ] = -1
+    generation: int = _request("--generation N", "Generation or member epoch; -1: no member.", default=-1)
+    transactional: bool = _request("--transactional", "In a transaction (TxnOffsetCommit).", default=False)
+    producer_id: int = _request("--producer-id N", "Producer id of the transaction.", default=0, min=0)
+    producer_epoch: int = _request("--producer-epoch N", "Producer epoch of the transaction.", default=0, min=0)
+    committed_offset: int = _request("--committed-offset N", "The offset, for every partition.", default=0)
+    metadata_length: int = _request("--metadata-length N", "Length of the metadata, in UTF-16 units.", default=0, min=0)
+    retention_ms: int | None = _request("--retention-ms N", "retention_time_ms of versions 2 to 4.", min=0)
+    timestamp_ms: int = _request(
+        "--timestamp-ms N", "Commit timestamp of version 1, for every partition; -1: now.", default=-1
+    )
 
     def commit(self, group: str, places: "Sequence[tuple[str, int]]", topic_ids: "Mapping[str, str]") -> "Commit":
         """The commit of some partitions, whose topics have these ids."""
@@ -320,20 +288,15 @@ def check_join(
     group: GroupId,
     *,
     client: ClientInput,
-    protocol_type: Annotated[str, option("--protocol-type", "The group's protocol type.", _REQUEST)] = "consumer",
-    protocol: Annotated[
-        list[str] | None,
-        option("--protocol", "An assignor that the member supports (range); may be repeated.", _REQUEST),
-    ] = None,
-    syncing: Annotated[
-        list[str] | None,
-        option(
-            "--syncing MEMBER",
-            "Assume that the group rebalances, and that this member waits in SyncGroup: shows the answer to it; may "
-            "be repeated.",
-            _REQUEST,
-        ),
-    ] = None,
+    protocol_type: str = _request("--protocol-type", "The group's protocol type.", default="consumer"),
+    protocol: list[str] | None = _request(
+        "--protocol", "An assignor that the member supports (range); may be repeated."
+    ),
+    syncing: list[str] | None = _request(
+        "--syncing MEMBER",
+        "Assume that the group rebalances, and that this member waits in SyncGroup: shows the answer to it; may "
+        "be repeated.",
+    ),
     log: LogInput,
     json: Json = False,
 ) -> int:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from sexton import figures
 from sexton.cli.input_options import LogInput
@@ -24,15 +24,12 @@ PAST_COLUMNS = ("SWEPT-AT", "COORDINATOR (ID)", "OFFSETS", "CERTAIN", "LOG-PARTI
 
 def check_sweep(
     *,
-    in_flight: Annotated[
-        list[str] | None,
-        option(
-            "--in-flight G:T:P",
-            "Assume a commit of group G for partition P of topic T whose append has not completed: it keeps its offset "
-            "and its group (0.10.1 to 3.9); may be repeated.",
-            RULES,
-        ),
-    ] = None,
+    in_flight: list[str] | None = option(
+        "--in-flight G:T:P",
+        "Assume a commit of group G for partition P of topic T whose append has not completed: it keeps its offset "
+        "and its group (0.10.1 to 3.9); may be repeated.",
+        RULES,
+    ),
     log: LogInput,
     retention_minutes: RetentionMinutes = None,
     json: Json = False,

@@ -17,6 +17,7 @@ from sexton.cli.options import (
     parse_instant,
     parse_optional_instant,
     read_policy_file,
+    required,
 )
 from sexton.cli.output import print_aside, print_json, print_line
 from sexton.cli.progress import bar
@@ -35,9 +36,9 @@ app = command_group("Publish runs of many past instants.")
 @command(app)
 def build(
     *,
-    since: Annotated[str, option("--from ISO|MS", "The first instant.", RULES)],
-    until: Annotated[str | None, option("--to ISO|MS", "The latest possible instant. Default: now.", RULES)] = None,
-    step_minutes: Annotated[int, option("--step-minutes N", "Minutes between instants.", RULES, at_least=1)] = 60,
+    since: str = required("--from ISO|MS", "The first instant.", RULES),
+    until: str | None = option("--to ISO|MS", "The latest possible instant. Default: now.", RULES),
+    step_minutes: int = option("--step-minutes N", "Minutes between instants.", RULES, default=60, min=1),
     log: Annotated[LogInput, Without({"run", "topics", "as_of", "load_buffer_bytes"})],
     retention_minutes: RetentionMinutes = None,
     policy: PolicyFile = None,

@@ -6,12 +6,12 @@ import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from sexton import figures
 from sexton.cli.explain import AuthorizerLogs, LogTimeZone, answer_of, broker_logs
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import OUTPUT, GroupId, Json, RetentionMinutes, option, parse_optional_instant
+from sexton.cli.options import OUTPUT, GroupId, Json, RetentionMinutes, flag, option, parse_optional_instant, required
 from sexton.cli.output import UNDECODABLE, print_doubts, print_json, print_line
 from sexton.errors import NoCoverage, UsageError
 from sexton.figures import now_ms
@@ -25,17 +25,14 @@ if TYPE_CHECKING:
 def incident(
     group: GroupId,
     *,
-    out: Annotated[Path, option("--out FILE", "The page to write (.html); its JSON is written next to it.", OUTPUT)],
-    mask: Annotated[
-        bool,
-        option(
-            "--mask",
-            "Write pseudonyms for groups, topics, members, clients, principals, hosts and files. It cannot be undone.",
-            OUTPUT,
-        ),
-    ] = False,
-    since: Annotated[str | None, option("--from ISO|MS", "Only events from this instant on.", "Events")] = None,
-    until: Annotated[str | None, option("--to ISO|MS", "Only events before this instant.", "Events")] = None,
+    out: Path = required("--out FILE", "The page to write (.html); its JSON is written next to it.", OUTPUT),
+    mask: bool = flag(
+        "--mask",
+        "Write pseudonyms for groups, topics, members, clients, principals, hosts and files. It cannot be undone.",
+        OUTPUT,
+    ),
+    since: str | None = option("--from ISO|MS", "Only events from this instant on.", "Events"),
+    until: str | None = option("--to ISO|MS", "Only events before this instant.", "Events"),
     retention_minutes: RetentionMinutes = None,
     authorizer_log: AuthorizerLogs = None,
     log_time_zone: LogTimeZone = "UTC",

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from sexton.cli.options import (
     AUTO_PROFILE,
@@ -20,6 +20,7 @@ from sexton.cli.options import (
     check_retention,
     check_topics_file,
     codec_number,
+    flag,
     option,
     parse_optional_instant,
 )
@@ -38,53 +39,38 @@ if TYPE_CHECKING:
 class LogInput:
     """A log, an archive or a run folder that a command queries, at an instant and by a coordinator's rules."""
 
-    segments: Annotated[
-        list[Path] | None,
-        option(
-            "--segments DIR",
-            "A log directory with __consumer_offsets-N folders; may be repeated: all the log.dirs of one broker.",
-            INPUT,
-        ),
-    ] = None
+    segments: list[Path] | None = option(
+        "--segments DIR",
+        "A log directory with __consumer_offsets-N folders; may be repeated: all the log.dirs of one broker.",
+        INPUT,
+    )
     archive: Archive = None
     run: RunDir = None
     cluster_id: ClusterId = None
-    topics: Annotated[
-        Path | None,
-        option(
-            "--topics FILE",
-            "The cluster's topics as JSON lines (topic, id, partitions): for lag, topic ids and orphaned offsets.",
-            INPUT,
-        ),
-    ] = None
-    partition_count: Annotated[
-        int | None,
-        option(
-            "--partition-count N",
-            "The number of log partitions. Default: from --topics or the archive, else what the group ids prove.",
-            INPUT,
-            at_least=1,
-            at_most=10_000,
-        ),
-    ] = None
-    as_of: Annotated[
-        str | None,
-        option(
-            "--as-of ISO|MS",
-            "The instant to answer for; later records are not read. Default: the newest batch, admin snapshot or run.",
-            RULES,
-        ),
-    ] = None
+    topics: Path | None = option(
+        "--topics FILE",
+        "The cluster's topics as JSON lines (topic, id, partitions): for lag, topic ids and orphaned offsets.",
+        INPUT,
+    )
+    partition_count: int | None = option(
+        "--partition-count N",
+        "The number of log partitions. Default: from --topics or the archive, else what the group ids prove.",
+        INPUT,
+        min=1,
+        max=10_000,
+    )
+    as_of: str | None = option(
+        "--as-of ISO|MS",
+        "The instant to answer for; later records are not read. Default: the newest batch, admin snapshot or run.",
+        RULES,
+    )
     profile: Profile = None
-    load_buffer_bytes: Annotated[
-        int | None,
-        option(
-            "--load-buffer-bytes N",
-            "The broker's offsets.load.buffer.size; matters before 2.0.1. Default: as recorded, else 5242880.",
-            RULES,
-            at_least=1,
-        ),
-    ] = None
+    load_buffer_bytes: int | None = option(
+        "--load-buffer-bytes N",
+        "The broker's offsets.load.buffer.size; matters before 2.0.1. Default: as recorded, else 5242880.",
+        RULES,
+        min=1,
+    )
 
     @property
     def is_log(self) -> bool:
@@ -167,26 +153,18 @@ class LogInput:
 class ReplayInput(LogInput):
     """A log or an archive that `audit` and `plan` replay, and the rules by which they judge it."""
 
-    full: Annotated[
-        bool, option("--full", "Replay the archive from its beginning instead of from a published checkpoint.")
-    ] = False
-    taken_at: Annotated[
-        str | None,
-        option(
-            "--taken-at ISO|MS",
-            "When the segments were copied; batches stamped over an hour later are reported. Default: now.",
-            INPUT,
-        ),
-    ] = None
+    full: bool = flag("--full", "Replay the archive from its beginning instead of from a published checkpoint.")
+    taken_at: str | None = option(
+        "--taken-at ISO|MS",
+        "When the segments were copied; batches stamped over an hour later are reported. Default: now.",
+        INPUT,
+    )
     retention_minutes: RetentionMinutes = None
-    codec: Annotated[
-        str | None,
-        option(
-            f"--codec {'|'.join(CODECS)}",
-            "offsets.topic.compression.codec, for the plan's batches. Default: as recorded, else none.",
-            RULES,
-        ),
-    ] = None
+    codec: str | None = option(
+        f"--codec {'|'.join(CODECS)}",
+        "offsets.topic.compression.codec, for the plan's batches. Default: as recorded, else none.",
+        RULES,
+    )
     policy: PolicyFile = None
 
     @property

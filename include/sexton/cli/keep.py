@@ -16,6 +16,7 @@ from sexton.cli.options import (
     RetentionMinutes,
     ShownRows,
     archive_uri,
+    flag,
     open_archive_uri,
     option,
     read_policy_file,
@@ -40,25 +41,19 @@ def keep(
     *,
     log: Annotated[LogInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes", "as_of"})],
     policy: PolicyFile = None,
-    every: Annotated[
-        str, option("--every DURATION", "How often this command runs: offsets due before the run after next are kept.")
-    ] = "1h",
+    every: str = option(
+        "--every DURATION", "How often this command runs: offsets due before the run after next are kept.", default="1h"
+    ),
     retention_minutes: RetentionMinutes = None,
-    no_snapshot: Annotated[
-        bool, option("--no-snapshot", "Use the archive as it is: something else has just taken a snapshot.")
-    ] = False,
-    apply: Annotated[bool, option("--apply", "Keep the offsets. Default: only show them.", EXECUTION)] = False,
+    no_snapshot: bool = flag("--no-snapshot", "Use the archive as it is: something else has just taken a snapshot."),
+    apply: bool = flag("--apply", "Keep the offsets. Default: only show them.", EXECUTION),
     approved_by: ApprovedBy = None,
-    approval: Annotated[
-        str | None,
-        option(
-            "--approval ID", "Act on this standing approval, within its limits, instead of --approved-by.", _STANDING
-        ),
-    ] = None,
-    revoke: Annotated[
-        str | None,
-        option("--revoke ID", "End a standing approval at once and for good, and do nothing else.", _STANDING),
-    ] = None,
+    approval: str | None = option(
+        "--approval ID", "Act on this standing approval, within its limits, instead of --approved-by.", _STANDING
+    ),
+    revoke: str | None = option(
+        "--revoke ID", "End a standing approval at once and for good, and do nothing else.", _STANDING
+    ),
     cluster: ClusterInput,
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,

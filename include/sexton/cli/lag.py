@@ -44,15 +44,12 @@ ROWS_AT_ONCE = 10_000
 class _LagInput(LogInput):
     """An archive, by default at the newest instant at which a snapshot recorded where partitions end."""
 
-    as_of: Annotated[
-        str | None,
-        option(
-            "--as-of ISO|MS",
-            "The instant to answer for; records from that instant on are not read. Default: when the last snapshot "
-            "was taken.",
-            RULES,
-        ),
-    ] = None
+    as_of: str | None = option(
+        "--as-of ISO|MS",
+        "The instant to answer for; records from that instant on are not read. Default: when the last snapshot "
+        "was taken.",
+        RULES,
+    )
 
 
 def lag(
@@ -60,9 +57,7 @@ def lag(
     *,
     log: Annotated[_LagInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes"})],
     cluster: ClusterInput,
-    topic: Annotated[
-        str | None, option("--topic TOPIC[:PARTITION]", "Show this topic or partition only. Default: all.")
-    ] = None,
+    topic: str | None = option("--topic TOPIC[:PARTITION]", "Show this topic or partition only. Default: all."),
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
 ) -> int:

@@ -16,34 +16,21 @@ _HTTP = "HTTP"
 def mcp(
     *,
     log: Annotated[LogInput, Without({"as_of"})],
-    replica: Annotated[
-        list[str] | None,
-        option(
-            "--replica DIR[,DIR...]",
-            "A copy of a broker's log directories, for the comparison of replicas; give two or more.",
-            INPUT,
-        ),
-    ] = None,
+    replica: list[str] | None = option(
+        "--replica DIR[,DIR...]",
+        "A copy of a broker's log directories, for the comparison of replicas; give two or more.",
+        INPUT,
+    ),
     retention_minutes: RetentionMinutes = None,
     policy: PolicyFile = None,
-    http: Annotated[
-        int | None,
-        option(
-            "--http PORT",
-            "Serve http://127.0.0.1:PORT/mcp instead of stdin and stdout.",
-            _HTTP,
-            at_least=1,
-            at_most=65_535,
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        option(
-            "--token-file FILE",
-            "A file with the token for HTTP requests. Default: SEXTON_MCP_TOKEN, else a new one, printed on stderr.",
-            _HTTP,
-        ),
-    ] = None,
+    http: int | None = option(
+        "--http PORT", "Serve http://127.0.0.1:PORT/mcp instead of stdin and stdout.", _HTTP, min=1, max=65_535
+    ),
+    token_file: Path | None = option(
+        "--token-file FILE",
+        "A file with the token for HTTP requests. Default: SEXTON_MCP_TOKEN, else a new one, printed on stderr.",
+        _HTTP,
+    ),
     json: Json = False,
 ) -> int:
     """Serve agents over the Model Context Protocol: why offsets are lost, what expires next, what other rules would do.

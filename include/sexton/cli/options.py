@@ -1,8 +1,8 @@
 """Options that several commands share, each declared once, and what their values mean."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +32,8 @@ PROFILE_HELP = (
 )
 INPUT, RULES, OUTPUT = "Input", "Rules", "Output"
 """Panels of --help."""
+OPTION = "option"
+"""Where the field that `option` declares has the option itself."""
 DEFAULT_ROWS = 50
 MAX_RETENTION_MINUTES = 2**31 - 1  # offsets.retention.minutes is an int in Kafka
 _END_MS = 253_402_300_800_000  # the year 10000: sums of instants and spans stay far from the end of int64
@@ -42,63 +44,61 @@ def complete_profile(incomplete: str) -> list[str]:
     return [name for name in (*profiles.NAMES, AUTO_PROFILE) if name.startswith(incomplete)]
 
 
-def option(
-    usage: str,
-    text: str,
-    panel: str | None = None,
-    *,
-    at_least: int | None = None,
-    at_most: int | None = None,
-    complete: Callable[[str], list[str]] | None = None,
-) -> Any:
-    """An option of `usage`, such as `--run DIR` or `--full`, in a panel of --help."""
-    name, _, value = usage.partition(" ")
-    return typer.Option(
-        name,
-        metavar=value or None,
-        help=text,
-        rich_help_panel=panel,
-        min=at_least,
-        max=at_most,
-        autocompletion=complete,
-    )
+def shared(usage: str, text: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of `usage`, such as `--run DIR` or `--full`, in a panel of --help: for an Annotated type.
 
+    `more` are other arguments of typer.Option.
+    """
+    name, _, value = usage.partition(" ")
+    return typer.Option(name, metavar=value or None, help=text, rich_help_panel=panel, **more)
+
+
+def option(usage: str, text: str, panel: str | None = None, *, default: Any = None, **more: Any) -> Any:
+    """Declare a parameter, or a field of an object of options, as such an option with a default; `...`: required."""
+    shown = shared(usage, text, panel, **more)
+    return field(default=MISSING if default is ... else default, metadata={OPTION: shown})
+
+
+flag = partial(option, default=False)
+"""One without a value."""
+required = partial(option, default=...)
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
-Json = Annotated[bool, option("--json", "Print one JSON document on stdout, and nothing else.")]
-Tree = Annotated[bool, option("--tree", "Show the totals as a tree: by owner, then by rule.")]
-ShownRows = Annotated[int, option("--limit N", "Rows to show; 0: all. --json has all.", at_least=0)]
+Json = Annotated[bool, shared("--json", "Print one JSON document on stdout, and nothing else.")]
+Tree = Annotated[bool, shared("--tree", "Show the totals as a tree: by owner, then by rule.")]
+ShownRows = Annotated[int, shared("--limit N", "Rows to show; 0: all. --json has all.", min=0)]
 
-Archive = Annotated[str | None, option("--archive URI", "Sexton's archive: a folder or s3://, gs://, ...", INPUT)]
-RunDir = Annotated[Path | None, option("--run DIR", "A folder of `sexton audit --out`.", INPUT)]
+Archive = Annotated[str | None, shared("--archive URI", "Sexton's archive: a folder or s3://, gs://, ...", INPUT)]
+RunDir = Annotated[Path | None, shared("--run DIR", "A folder of `sexton audit --out`.", INPUT)]
 ClusterId = Annotated[
-    str | None, option("--cluster-id ID", "The cluster, if several are archived or published (see `archive ls`).")
+    str | None, shared("--cluster-id ID", "The cluster, if several are archived or published (see `archive ls`).")
 ]
-Profile = Annotated[str | None, option("--profile NAME[:RELEASE]", PROFILE_HELP, RULES, complete=complete_profile)]
+Profile = Annotated[
+    str | None, shared("--profile NAME[:RELEASE]", PROFILE_HELP, RULES, autocompletion=complete_profile)
+]
 RetentionMinutes = Annotated[
     int | None,
-    option(
+    shared(
         "--retention-minutes N",
         "offsets.retention.minutes. Default: as recorded, else Kafka's: 10080 (1440 before 2.0).",
         RULES,
-        at_least=1,
+        min=1,
     ),
 ]
-PolicyFile = Annotated[Path | None, option("--policy FILE", "Retention rules and holds (see `sexton policy`).", RULES)]
-ArchiveUri = Annotated[str | None, option("--archive URI", "A folder or s3://, gs://, ... Default: SEXTON_ARCHIVE.")]
+PolicyFile = Annotated[Path | None, shared("--policy FILE", "Retention rules and holds (see `sexton policy`).", RULES)]
+ArchiveUri = Annotated[str | None, shared("--archive URI", "A folder or s3://, gs://, ... Default: SEXTON_ARCHIVE.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:
     """The cluster that a command talks to."""
 
-    bootstrap_servers: Annotated[
-        str | None,
-        option("--bootstrap-servers HOST:PORT,...", "Some brokers of the cluster. Default: SEXTON_BOOTSTRAP_SERVERS."),
-    ] = None
-    client_config_file: Annotated[
-        Path | None, option("--client-config FILE", "A client.properties file: for secrets, which no option takes.")
-    ] = None
+    bootstrap_servers: str | None = option(
+        "--bootstrap-servers HOST:PORT,...", "Some brokers of the cluster. Default: SEXTON_BOOTSTRAP_SERVERS."
+    )
+    client_config_file: Path | None = option(
+        "--client-config FILE", "A client.properties file: for secrets, which no option takes."
+    )
 
     @property
     def is_given(self) -> bool:

@@ -8,7 +8,7 @@ from sexton import figures
 from sexton.cli.audit import claim
 from sexton.cli.command import Without
 from sexton.cli.input_options import ReplayInput
-from sexton.cli.options import OUTPUT, Json, Tree, option, read_policy_file
+from sexton.cli.options import OUTPUT, Json, Tree, read_policy_file, required
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
 from sexton.report.names import visible
 from sexton.uris import uri_without_login
@@ -24,7 +24,7 @@ LOSS_COLUMNS = ("BY", "OWNER", "OFFSETS", "GROUPS", "WHOLE-GROUPS", "REASON")
 def plan(
     *,
     replay: Annotated[ReplayInput, Without({"run", "taken_at"})],
-    out: Annotated[Path, option("--out DIR", "Receives the run with its plan/; an earlier run is replaced.", OUTPUT)],
+    out: Path = required("--out DIR", "Receives the run with its plan/; an earlier run is replaced.", OUTPUT),
     tree: Tree = False,
     json: Json = False,
 ) -> int:

@@ -30,10 +30,12 @@ PolicyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The policy: a 
 def check(
     file: PolicyFile,
     *,
-    retention_minutes: Annotated[
-        int,
-        option("--retention-minutes N", "The broker's offsets.retention.minutes. Default: Kafka's, 10080.", at_least=1),
-    ] = DEFAULT_RETENTION_MINUTES,
+    retention_minutes: int = option(
+        "--retention-minutes N",
+        "The broker's offsets.retention.minutes. Default: Kafka's, 10080.",
+        default=DEFAULT_RETENTION_MINUTES,
+        min=1,
+    ),
     json: Json = False,
 ) -> int:
     """Check a policy: every mistake with its line and a correction, and warnings about rules without effect.
@@ -79,7 +81,7 @@ def check(
 def put_to_test(
     file: PolicyFile,
     *,
-    tests: Annotated[Path | None, option("--tests FILE", "More tests, in another file.")] = None,
+    tests: Path | None = option("--tests FILE", "More tests, in another file."),
     json: Json = False,
 ) -> int:
     """Run the tests of a policy: a group with an offset, and the expected decision.
@@ -121,7 +123,7 @@ def put_to_test(
 def show(
     group: GroupId,
     *,
-    policy: Annotated[Path | None, option("--policy FILE", "The policy. Default: SEXTON_POLICY.")] = None,
+    policy: Path | None = option("--policy FILE", "The policy. Default: SEXTON_POLICY."),
     retention_minutes: RetentionMinutes = None,
     log: Annotated[LogInput, Without({"load_buffer_bytes"})],
     json: Json = False,

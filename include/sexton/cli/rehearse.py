@@ -16,8 +16,10 @@ from sexton.cli.options import (
     ShownRows,
     check_retention,
     check_topics_file,
+    flag,
     option,
     parse_optional_instant,
+    required,
 )
 from sexton.cli.output import print_aside, print_json, print_line, print_section, print_table, print_warnings
 from sexton.cli.progress import working
@@ -37,21 +39,15 @@ READY_COLUMNS = ("GROUP", "STATE", "CONVERTS", "FIELD", "REASON")
 
 def rehearse(
     *,
-    to: Annotated[
-        str,
-        option("--to RELEASE", "The release to rehearse: 4.3.1, or a profile such as group_coordinator:3.9.", RULES),
-    ],
-    old: Annotated[
-        str | None,
-        option("--from RELEASE", "The release that runs now, in the same form. Default: what the log proves.", RULES),
-    ] = None,
+    to: str = required(
+        "--to RELEASE", "The release to rehearse: 4.3.1, or a profile such as group_coordinator:3.9.", RULES
+    ),
+    old: str | None = option(
+        "--from RELEASE", "The release that runs now, in the same form. Default: what the log proves.", RULES
+    ),
     retention_minutes: RetentionMinutes = None,
-    back: Annotated[
-        bool, option("--back", "Show what the old release cannot read afterwards, by log partition.", OUTPUT)
-    ] = False,
-    out: Annotated[
-        Path | None, option("--out DIR", "Write rehearsal.html and rehearsal.json into this folder.", OUTPUT)
-    ] = None,
+    back: bool = flag("--back", "Show what the old release cannot read afterwards, by log partition.", OUTPUT),
+    out: Path | None = option("--out DIR", "Write rehearsal.html and rehearsal.json into this folder.", OUTPUT),
     limit: ShownRows = DEFAULT_ROWS,
     log: Annotated[LogInput, Without({"profile"})],
     json: Json = False,

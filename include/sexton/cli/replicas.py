@@ -2,10 +2,21 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from sexton.cli.command import command_group
-from sexton.cli.options import DEFAULT_ROWS, INPUT, Archive, ClusterId, Json, Profile, ShownRows, check_profile, option
+from sexton.cli.options import (
+    DEFAULT_ROWS,
+    INPUT,
+    Archive,
+    ClusterId,
+    Json,
+    Profile,
+    ShownRows,
+    check_profile,
+    option,
+    required,
+)
 from sexton.cli.output import (
     print_aside,
     print_doubts,
@@ -32,19 +43,15 @@ app = command_group("Compare the replicas of `__consumer_offsets`.", GROUP_EXAMP
 
 def diff(
     *,
-    segments: Annotated[
-        list[Path],
-        option(
-            "--segments DIR[,DIR...]",
-            "A broker's log directory, or a copy of it; if the broker has several, all of them, separated by commas as "
-            "in log.dirs. Give two or more, one for each broker.",
-            INPUT,
-        ),
-    ],
-    name: Annotated[
-        list[str] | None,
-        option("--name NAME", "The name of each broker, in the same order. Default: its node id.", INPUT),
-    ] = None,
+    segments: list[Path] = required(
+        "--segments DIR[,DIR...]",
+        "A broker's log directory, or a copy of it; if the broker has several, all of them, separated by commas as "
+        "in log.dirs. Give two or more, one for each broker.",
+        INPUT,
+    ),
+    name: list[str] | None = option(
+        "--name NAME", "The name of each broker, in the same order. Default: its node id.", INPUT
+    ),
     archive: Archive = None,
     cluster_id: ClusterId = None,
     profile: Profile = None,

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from sexton.cli.options import ClusterInput, Json, option
+from sexton.cli.options import ClusterInput, Json, required, shared
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.cli.progress import bar, working
 from sexton.errors import DataQualityFailure, UndecodableInput
@@ -27,7 +27,7 @@ PROBE_TIMEOUT_MS = 10_000
 
 LogPartitions = Annotated[
     list[int] | None,
-    option("--log-partition N", "Only this log partition; may be repeated. Default: all.", at_least=0),
+    shared("--log-partition N", "Only this log partition; may be repeated. Default: all.", min=0),
 ]
 
 
@@ -73,7 +73,7 @@ def probe(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: J
 def copy(
     *,
     cluster: ClusterInput,
-    out: Annotated[Path, option("--out DIR", "Receives a folder for each broker; must be new or empty.")],
+    out: Path = required("--out DIR", "Receives a folder for each broker; must be new or empty."),
     log_partition: LogPartitions = None,
     json: Json = False,
 ) -> int:

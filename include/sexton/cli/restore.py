@@ -1,6 +1,7 @@
 """`sexton restore`: show committed offsets of the past as a diff, and on request put them back."""
 
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING
 
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, progress_until_terminated, publish
 from sexton.cli.options import (
@@ -11,6 +12,7 @@ from sexton.cli.options import (
     Json,
     ShownRows,
     archive_uri,
+    flag,
     open_archive_uri,
     option,
     parse_optional_instant,
@@ -32,44 +34,30 @@ if TYPE_CHECKING:
     from sexton.execution.restore.sources import Source
     from sexton.execution.standing_approval import Allowance
 
-_SOURCE, _WHAT = "Source of the values (give one)", "Selection"
+_source, _selection = partial(option, panel="Source of the values (give one)"), partial(option, panel="Selection")
 
 
 def restore(
     *,
     archive: ArchiveUri = None,
     cluster_id: ClusterId = None,
-    from_plan: Annotated[
-        str | None, option("--from-plan PLAN_ID", "Everything that a stored plan removes: its undo file.", _SOURCE)
-    ] = None,
-    from_ledger: Annotated[
-        str | None,
-        option("--from-ledger PLAN_ID", "What an apply removed, or what a restore replaced, by its ledger.", _SOURCE),
-    ] = None,
-    as_of: Annotated[
-        str | None, option("--as-of ISO|MS", "What clients could fetch at that instant, from the archive.", _SOURCE)
-    ] = None,
-    restore_id: Annotated[
-        str | None, option("--id RESTORE_ID", "A stored restore, which was shown before.", _SOURCE)
-    ] = None,
-    group: Annotated[list[str] | None, option("--group GROUP", "A group; may be repeated.", _WHAT)] = None,
-    pattern: Annotated[
-        list[str] | None, option("--pattern RE2", "Groups whose whole id matches; may be repeated.", _WHAT)
-    ] = None,
-    topic: Annotated[
-        list[str] | None, option("--topic T[:P]", "A topic or one of its partitions; may be repeated.", _WHAT)
-    ] = None,
-    overwrite: Annotated[bool, option("--overwrite", "Also replace newer commits.", EXECUTION)] = False,
-    clamp: Annotated[
-        bool,
-        option(
-            "--clamp",
-            "Move offsets outside of their log to its start or end. Default: keep them; consumers then follow their "
-            "auto.offset.reset.",
-            EXECUTION,
-        ),
-    ] = False,
-    apply: Annotated[bool, option("--apply", "Put the offsets back. Default: only show them.", EXECUTION)] = False,
+    from_plan: str | None = _source("--from-plan PLAN_ID", "Everything that a stored plan removes: its undo file."),
+    from_ledger: str | None = _source(
+        "--from-ledger PLAN_ID", "What an apply removed, or what a restore replaced, by its ledger."
+    ),
+    as_of: str | None = _source("--as-of ISO|MS", "What clients could fetch at that instant, from the archive."),
+    restore_id: str | None = _source("--id RESTORE_ID", "A stored restore, which was shown before."),
+    group: list[str] | None = _selection("--group GROUP", "A group; may be repeated."),
+    pattern: list[str] | None = _selection("--pattern RE2", "Groups whose whole id matches; may be repeated."),
+    topic: list[str] | None = _selection("--topic T[:P]", "A topic or one of its partitions; may be repeated."),
+    overwrite: bool = flag("--overwrite", "Also replace newer commits.", EXECUTION),
+    clamp: bool = flag(
+        "--clamp",
+        "Move offsets outside of their log to its start or end. Default: keep them; consumers then follow their "
+        "auto.offset.reset.",
+        EXECUTION,
+    ),
+    apply: bool = flag("--apply", "Put the offsets back. Default: only show them.", EXECUTION),
     approved_by: ApprovedBy = None,
     cluster: ClusterInput,
     limit: ShownRows = DEFAULT_ROWS,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from sexton.cli.command import command, command_group
-from sexton.cli.options import ArchiveUri, ClusterId, Json, PolicyFile, RunDir, open_archive_uri, option
+from sexton.cli.options import ArchiveUri, ClusterId, Json, PolicyFile, RunDir, open_archive_uri, required
 from sexton.cli.output import print_json, print_table
 from sexton.figures import duration, instant
 
@@ -130,10 +130,10 @@ def _run_of(folder: Path) -> dict[str, Any]:
 def approval(
     *,
     policy: PolicyFile = None,
-    pattern: Annotated[list[str], option("--pattern RE2", "Groups whose whole id matches; may be repeated.")],
-    max_offsets: Annotated[int, option("--max-offsets N", "Offsets per hour, at most.", at_least=0)],
-    max_joins: Annotated[int, option("--max-joins N", "Joins per hour, at most.", at_least=0)],
-    days: Annotated[int, option("--days N", "Days from the answer until the approval ends.", at_least=1, at_most=90)],
+    pattern: list[str] = required("--pattern RE2", "Groups whose whole id matches; may be repeated."),
+    max_offsets: int = required("--max-offsets N", "Offsets per hour, at most.", min=0),
+    max_joins: int = required("--max-joins N", "Joins per hour, at most.", min=0),
+    days: int = required("--days N", "Days from the answer until the approval ends.", min=1, max=90),
     archive: ArchiveUri = None,
     cluster_id: ClusterId = None,
     json: Json = False,

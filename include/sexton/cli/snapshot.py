@@ -1,9 +1,8 @@
 """`sexton snapshot`: copy what is new in `__consumer_offsets` from a cluster into the archive."""
 
 from dataclasses import replace
-from typing import Annotated
 
-from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, option, parse_optional_instant
+from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, flag, option, parse_optional_instant
 from sexton.cli.output import print_archived
 from sexton.errors import UsageError
 from sexton.figures import instant, now_ms
@@ -13,16 +12,14 @@ def snapshot(
     *,
     cluster: ClusterInput,
     archive: ArchiveUri = None,
-    cluster_id: Annotated[
-        str | None, option("--cluster-id ID", "Refuse any other cluster before archiving anything.")
-    ] = None,
-    as_of: Annotated[
-        str | None, option("--as-of ISO|MS", "Wait until this instant has settled. Default: copy what is there now.")
-    ] = None,
-    transactions: Annotated[
-        bool, option("--transactions", "Then also copy what is new in __transaction_state, which needs READ as well.")
-    ] = False,
-    admin: Annotated[bool, option("--admin", "Take an admin snapshot even if the offsets topic can be read.")] = False,
+    cluster_id: str | None = option("--cluster-id ID", "Refuse any other cluster before archiving anything."),
+    as_of: str | None = option(
+        "--as-of ISO|MS", "Wait until this instant has settled. Default: copy what is there now."
+    ),
+    transactions: bool = flag(
+        "--transactions", "Then also copy what is new in __transaction_state, which needs READ as well."
+    ),
+    admin: bool = flag("--admin", "Take an admin snapshot even if the offsets topic can be read."),
     json: Json = False,
 ) -> int:
     """Copy the new records of the offsets topic into the archive, byte for byte.

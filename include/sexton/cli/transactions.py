@@ -10,7 +10,17 @@ from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import replayed
-from sexton.cli.options import DEFAULT_ROWS, INPUT, RULES, ClusterInput, Json, ShownRows, option, parse_optional_instant
+from sexton.cli.options import (
+    DEFAULT_ROWS,
+    INPUT,
+    RULES,
+    ClusterInput,
+    Json,
+    ShownRows,
+    flag,
+    option,
+    parse_optional_instant,
+)
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_section, print_table
 from sexton.errors import DataQualityFailure, UsageError
 from sexton.figures import now_ms
@@ -36,20 +46,16 @@ def transactions(
     *,
     log: Annotated[LogInput, Without({"run", "topics", "load_buffer_bytes"})],
     cluster: ClusterInput,
-    taken_at: Annotated[
-        str | None,
-        option("--taken-at ISO|MS", "When the segments were copied, all at one instant. Default: unknown.", INPUT),
-    ] = None,
-    expiration_ms: Annotated[
-        int | None,
-        option(
-            "--expiration-ms N",
-            "Compare this transactional.id.expiration.ms with the recorded one, else Kafka's default of 7 days.",
-            RULES,
-            at_least=1,
-        ),
-    ] = None,
-    ids: Annotated[bool, option("--ids", "Also list the transactional ids.")] = False,
+    taken_at: str | None = option(
+        "--taken-at ISO|MS", "When the segments were copied, all at one instant. Default: unknown.", INPUT
+    ),
+    expiration_ms: int | None = option(
+        "--expiration-ms N",
+        "Compare this transactional.id.expiration.ms with the recorded one, else Kafka's default of 7 days.",
+        RULES,
+        min=1,
+    ),
+    ids: bool = flag("--ids", "Also list the transactional ids."),
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
 ) -> int:

@@ -38,23 +38,17 @@ _WHOLE = {(True, True): "yes, as before", (False, True): "yes", (True, False): "
 def what_if(
     group: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Show this group, offset by offset.")] = None,
     *,
-    retention_minutes: Annotated[
-        int | None,
-        option("--retention-minutes N", "offsets.retention.minutes. Default: as in force.", _RULES, at_least=1),
-    ] = None,
+    retention_minutes: int | None = option(
+        "--retention-minutes N", "offsets.retention.minutes. Default: as in force.", _RULES, min=1
+    ),
     policy: PolicyFile = None,
-    against_minutes: Annotated[
-        int | None,
-        option(
-            "--against-minutes N",
-            "The retention in force. Default: the recorded broker's, else Kafka's: 10080 (1440 before 2.0).",
-            _AGAINST,
-            at_least=1,
-        ),
-    ] = None,
-    against_policy: Annotated[
-        Path | None, option("--against-policy FILE", "The policy in force. Default: none.", _AGAINST)
-    ] = None,
+    against_minutes: int | None = option(
+        "--against-minutes N",
+        "The retention in force. Default: the recorded broker's, else Kafka's: 10080 (1440 before 2.0).",
+        _AGAINST,
+        min=1,
+    ),
+    against_policy: Path | None = option("--against-policy FILE", "The policy in force. Default: none.", _AGAINST),
     tree: Tree = False,
     limit: ShownRows = DEFAULT_ROWS,
     log: LogInput,

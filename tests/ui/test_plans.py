@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from sexton.lake.read import PublishedRun
 from sexton.plans.plan import Losses, PlanRecord
 from sexton.plans.read_plan import plan_sha256
-from sexton.ui.plan_queries import PlanLine
+from sexton.ui.plan_queries import status_of
 from tests.html import harmless
 from tests.report.test_plan_page import content
-from tests.ui.worlds import DYING, FIRST_MS, MAIN, PLAN_IDS, PREFIX, RUNS, key
+from tests.ui.worlds import DYING, FIRST_MS, MAIN, PLAN_IDS, PREFIX, RUNS
 
 EVIL = "<script>alert(1)</script>"
 
@@ -66,9 +65,7 @@ def test_plans_and_what_became_of_them(client: TestClient) -> None:
     ],
 )
 def test_a_plan_is_applied_once_nothing_is_left_to_do(outcomes: dict[str, int], status: str) -> None:
-    run = PublishedRun(key=key(0), row={})
-    line = PlanLine(run=run, plan_id=PLAN_IDS[0], plan_sha256=None, tombstones=3, outcomes=outcomes)
-    assert line.status == status
+    assert status_of(3, outcomes) == status
 
 
 def test_a_plan_against_the_one_before(client: TestClient) -> None:

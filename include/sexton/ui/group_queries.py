@@ -11,12 +11,13 @@ from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
 from sexton.summary.audit_counts import LOSS_SPAN_MS
 from sexton.ui.lag_queries import GROUP_LAG, OFFSET_LAG, is_audited, lag_of
+from sexton.ui.offset_queries import FINDINGS
 from sexton.ui.paging import Page, PageNumber, PageSize, Search, conditions, page_of
 
-ONLY = (
-    *("due", "policy_due", "held", "orphans", "left_topics", "behind_log_start", "beyond_log_end", "pinned"),
-    *("pending", "empty", "resets", "losing"),
-)
+_PLURALS = {"orphan": "orphans", "left_topic": "left_topics"}
+_COUNTS = {_PLURALS.get(name, name): f"count(*) FILTER ({condition})" for name, condition in FINDINGS.items()}
+"""Counts of a group's committed offsets -> SQL over its rows of offset_verdicts."""
+ONLY = (*_COUNTS, "pending", "empty", "resets", "losing")
 """Filters of the list: groups with such an offset; `empty` are groups without offsets, `losing` those that lose unread
 messages within LOSS_SPAN_MS."""
 _CONDITIONS: Mapping[str, str] = {
@@ -35,17 +36,6 @@ _DESCENDING = {"offset_count", "member_count", "due", "orphans", "lag_min_ms", "
 MAX_MEMBERS = 200
 
 _OWN = ("group_id", "group_type", "state", "protocol_type", "member_count", "offset_count", "pending_count")
-_COUNTS: Mapping[str, str] = {
-    "due": "count(*) FILTER (broker_verdict = 'expire')",
-    "policy_due": "count(*) FILTER (policy_verdict = 'expire')",
-    "held": "count(*) FILTER (policy_verdict = 'hold')",
-    "orphans": "count(orphan)",
-    "left_topics": "count(*) FILTER (left_topic)",
-    "behind_log_start": "count(*) FILTER (behind_log_start)",
-    "beyond_log_end": "count(*) FILTER (beyond_log_end)",
-    "pinned": "count(pinned_by_producer_id)",
-}
-"""Counts of a group's committed offsets -> SQL over its rows of offset_verdicts."""
 GROUP_FIELDS = (*_OWN, *_COUNTS, "next_expires_at_ms", "log_partition", *GROUP_LAG)
 """Columns of the list. `next_expires_at_ms` is when the first offset that is not due yet expires."""
 

@@ -22,13 +22,8 @@ GROUP_LAG = {
 """The lag of a group is that of its latest offset -> SQL over its rows of time_lag."""
 
 
-def lag_of(tables: PublishedTables, run: PublishedRun) -> str:
-    """SQL for the lag of a run's offsets."""
-    return lag_of_runs(tables, [run])
-
-
-def lag_of_runs(tables: PublishedTables, runs: Sequence[PublishedRun]) -> str:
-    """SQL for the lag of the offsets of several runs of one cluster."""
+def lag_of(tables: PublishedTables, *runs: PublishedRun) -> str:
+    """SQL for the lag of the offsets of runs of one cluster."""
     return tables.at_instants("time_lag", runs[0].key.cluster_id, [run.key.as_of_ms for run in runs])
 
 
@@ -42,7 +37,7 @@ def newest_lag(tables: PublishedTables, runs: Sequence[PublishedRun]) -> str | N
 
     `runs` are oldest first.
     """
-    source = lag_of_runs(tables, runs[-RUNS_BACK:])
+    source = lag_of(tables, *runs[-RUNS_BACK:])
     if source == no_rows("time_lag"):
         return None
     return f"(SELECT * FROM {source} WHERE as_of_ms = (SELECT max(as_of_ms) FROM {source}))"

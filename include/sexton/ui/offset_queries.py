@@ -13,7 +13,7 @@ from sexton.lake.read import PublishedRun
 from sexton.ui.lag_queries import OFFSET_LAG, lag_of
 from sexton.ui.paging import Page, PageSize, Search, conditions, page_of
 
-_CONDITIONS: Mapping[str, str] = {
+FINDINGS: Mapping[str, str] = {
     "due": "broker_verdict = 'expire'",
     "policy_due": "policy_verdict = 'expire'",
     "held": "policy_verdict = 'hold'",
@@ -23,7 +23,7 @@ _CONDITIONS: Mapping[str, str] = {
     "beyond_log_end": "beyond_log_end",
     "pinned": "pinned_by_producer_id IS NOT NULL",
 }
-FINDINGS = tuple(_CONDITIONS)
+"""What may be found about an offset -> SQL over its row of offset_verdicts."""
 _ORDERS: Mapping[str, str] = {
     "group_id": "group_id, topic, partition",
     "topic": "topic, partition, group_id",
@@ -65,7 +65,7 @@ def find_offsets(tables: PublishedTables, run: PublishedRun, query: OffsetQuery)
     has = "contains(lower({}), lower(?))"
     where, values = conditions(
         {has.format("group_id"): query.group, has.format("topic"): query.topic, "broker_reason = ?": query.reason},
-        *([_CONDITIONS[query.finding]] if query.finding else ()),
+        *([FINDINGS[query.finding]] if query.finding else ()),
     )
     found = page_of(
         tables,

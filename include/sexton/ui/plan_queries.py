@@ -6,7 +6,7 @@ only says whether plan.json is the one that its run published; whoever applies a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sexton.errors import Refused, SextonError, UsageError
@@ -27,83 +27,62 @@ _LEFT = (*RETRYABLE_OUTCOMES, _OPEN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLine:
-    """A plan in a list: its run, and how many items have each outcome in the ledger."""
+    """A plan in a list: its run, its status (`status_of`), and how many items have each outcome in the ledger."""
 
-    run: PublishedRun
     plan_id: str
     plan_sha256: str | None
+    as_of_ms: int
+    run_id: str
     tombstones: int
+    status: str
     outcomes: Mapping[str, int]
-
-    @property
-    def status(self) -> str:
-        """empty, made (never applied), tried (nothing was done), partly, or applied (nothing is left to do)."""
-        if not self.tombstones or not self.outcomes:
-            return "made" if self.tombstones else "empty"
-        left = sum(items for outcome, items in self.outcomes.items() if outcome in _LEFT)
-        settled = sum(self.outcomes.values()) - left
-        if settled >= self.tombstones and not left:
-            return "applied"
-        return "partly" if settled else "tried"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The line in the JSON API."""
-        return {
-            "plan_id": self.plan_id,
-            "plan_sha256": self.plan_sha256,
-            "as_of_ms": self.run.key.as_of_ms,
-            "run_id": self.run.key.run_id,
-            "tombstones": self.tombstones,
-            "status": self.status,
-            "outcomes": dict(self.outcomes),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanDetail:
+class PlanDetail(PlanLine):
     """A plan: `record` is its plan.json, or None with the `problem` that kept it from being read.
 
-    `added` are rows that the previous run's plan does not have, `removed` rows that only that plan has; None without a
-    previous run.
+    `before` is the plan of the previous run. `added` are rows that it does not have, `removed` rows that only it has;
+    None without a previous run.
     """
 
-    line: PlanLine
     record: Mapping[str, Any] | None
-    sha256: str | None
+    kept_sha256: str | None
     problem: str | None
     rows: Page
-    before: PlanLine | None
+    before: str | None
     added: Page | None
     removed: Page | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The plan in the JSON API."""
-        return {
-            **self.line.to_dict(),
-            "record": self.record,
-            "kept_sha256": self.sha256,
-            "problem": self.problem,
-            "rows": self.rows,
-            "before": self.before and self.before.plan_id,
-            "added": self.added,
-            "removed": self.removed,
-        }
+
+def status_of(tombstones: int, outcomes: Mapping[str, int]) -> str:
+    """empty, made (never applied), tried (nothing was done), partly, or applied (nothing is left to do)."""
+    if not tombstones or not outcomes:
+        return "made" if tombstones else "empty"
+    left = sum(items for outcome, items in outcomes.items() if outcome in _LEFT)
+    settled = sum(outcomes.values()) - left
+    if settled >= tombstones and not left:
+        return "applied"
+    return "partly" if settled else "tried"
 
 
 def plan_lines(tables: PublishedTables, runs: Sequence[PublishedRun]) -> list[PlanLine]:
     """The plans of `runs`, the newest first."""
     planned = [run for run in reversed(runs) if run.row.get("plan_id")]
-    outcomes = _outcomes(tables, [run.row["plan_id"] for run in planned])
+    every = _outcomes(tables, [run.row["plan_id"] for run in planned])
     lines = []
     for run in planned:
-        row_counts = {each["table"]: each["rows"] for each in run.row["counts"] or ()}
+        plan_id, outcomes = run.row["plan_id"], every.get(run.row["plan_id"], {})
+        tombstones = {each["table"]: each["rows"] for each in run.row["counts"] or ()}.get("tombstones", 0)
         lines.append(
             PlanLine(
-                run=run,
-                plan_id=run.row["plan_id"],
+                plan_id=plan_id,
                 plan_sha256=run.row.get("plan_sha256"),
-                tombstones=row_counts.get("tombstones", 0),
-                outcomes=outcomes.get(run.row["plan_id"], {}),
+                as_of_ms=run.key.as_of_ms,
+                run_id=run.key.run_id,
+                tombstones=tombstones,
+                status=status_of(tombstones, outcomes),
+                outcomes=outcomes,
             )
         )
     return lines
@@ -116,16 +95,15 @@ def plan_detail(
     numbers = [number for number, run in enumerate(runs) if run.row.get("plan_id") == plan_id]
     if not numbers:
         return None
-    number = numbers[-1]
-    run = runs[number]
+    run = runs[numbers[-1]]
     record, sha256, problem = _read_plan_json(archive, run.key.cluster_id, plan_id)
-    before = next((each for each in reversed(runs[:number]) if each.row.get("plan_id") != plan_id), None)
+    before = next((each for each in reversed(runs[: numbers[-1]]) if each.row.get("plan_id") != plan_id), None)
     rows = tables.of_run(run, "tombstones")
     rows_before = tables.of_run(before, "tombstones") if before else None
     return PlanDetail(
-        line=plan_lines(tables, [run])[0],
+        **asdict(plan_lines(tables, [run])[0]),
         record=record,
-        sha256=sha256,
+        kept_sha256=sha256,
         problem=problem,
         rows=page_of(
             tables,
@@ -136,7 +114,7 @@ def plan_detail(
             page=page,
             size=size,
         ),
-        before=next(iter(plan_lines(tables, [before])), None) if before else None,
+        before=before.row.get("plan_id") if before else None,
         added=_missing_in(tables, rows_before, rows) if rows_before else None,
         removed=_missing_in(tables, rows, rows_before) if rows_before else None,
     )

@@ -12,6 +12,7 @@ from sexton.ui.parameters import AnyView, PublishedView
 from sexton.ui.plan_queries import (
     PLANS_A_PAGE,
     PlanDetail,
+    PlanLine,
     ledger_of,
     ledger_summary,
     plan_detail,
@@ -43,15 +44,15 @@ def show_ledger(view: PublishedView, plan_id: PlanId, page: PageNumber = 1) -> s
 
 
 @api.get("/plans")
-def get_plans(view: AnyView) -> list[dict[str, Any]]:
+def get_plans(view: AnyView) -> list[PlanLine]:
     """Plans of the newest runs, the newest first, with what each would delete and its outcome."""
-    return [line.to_dict() for line in plan_lines(view.tables, view.own_runs[-PLANS_A_PAGE:])]
+    return plan_lines(view.tables, view.own_runs[-PLANS_A_PAGE:])
 
 
 @api.get("/plans/{plan_id}")
-def get_plan(view: AnyView, plan_id: PlanId, page: PageNumber = 1, size: PageSize = ROWS) -> dict[str, Any]:
+def get_plan(view: AnyView, plan_id: PlanId, page: PageNumber = 1, size: PageSize = ROWS) -> PlanDetail:
     """A plan: its plan.json, a page of its rows, and how it differs from the previous run's plan."""
-    return _detail(view, plan_id, page, size).to_dict()
+    return _detail(view, plan_id, page, size)
 
 
 @api.get("/ledger")

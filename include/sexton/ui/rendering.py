@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
-from markupsafe import Markup, escape
+from markupsafe import escape
 
 from sexton.figures import count, instant
 from sexton.history.lost_offsets import KINDS, LostOffsets
@@ -92,10 +92,8 @@ def lost_plot(found: LostOffsets, texts: Texts) -> TimelinePlot:
 
 def iso(at_ms: int | None) -> str:
     """Epoch milliseconds in ISO 8601 for the browser; empty beyond its calendar."""
-    if at_ms is None:
-        return ""
     try:
-        return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds")
+        return "" if at_ms is None else (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds")
     except OverflowError:
         return ""
 
@@ -111,13 +109,9 @@ def minute(at_ms: int | None) -> str:
     return text.removesuffix(":00") if text.count(":") == 2 else text
 
 
-def typed(value: str) -> Markup:
-    """User input for the field it came from: escaped, otherwise unchanged."""
-    return escape(value)
-
-
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = new_environment(PackageLoader("sexton.ui", "templates"))
-    environment.filters.update(iso=iso, minute=minute, second=second, as_json=json.dumps, typed=typed)
+    # `typed` is user input, for the field that it came from: escaped, otherwise unchanged.
+    environment.filters.update(iso=iso, minute=minute, second=second, as_json=json.dumps, typed=escape)
     return environment

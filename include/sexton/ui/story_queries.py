@@ -5,7 +5,7 @@ disappearance and its cause is in offset_changes, also for instants whose runs h
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sexton.history.events import instant_of
@@ -14,7 +14,7 @@ from sexton.lake.database import Rows
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
 from sexton.tables.change_causes import DISAPPEARANCES
-from sexton.ui.lag_queries import GROUP_LAG, lag_of_runs
+from sexton.ui.lag_queries import GROUP_LAG, lag_of
 
 POINTS = 24
 """Points of a plot; the files of a run are opened for each."""
@@ -141,41 +141,28 @@ def series(
     homes = tables.rows(
         f"SELECT DISTINCT log_partition FROM {tables.of_runs(chosen, 'groups')} WHERE group_id = ?", group_id
     )
-    longest = {
-        row["as_of_ms"]: row
-        for row in tables.rows(
-            f"""SELECT as_of_ms, {GROUP_LAG["lag_min_ms"]} AS lag_min_ms, {GROUP_LAG["lag_max_ms"]} AS lag_max_ms
-                FROM {lag_of_runs(tables, chosen)} WHERE {" AND ".join(asked)} GROUP BY as_of_ms""",
-            *values,
-        )
-    }
+    where = " AND ".join(asked)
     # With the partition in the condition, DuckDB reads one row group of each run.
-    asked.append(f"log_partition IN ({', '.join(str(row['log_partition']) for row in homes) or -1})")
-    found = {
-        row["as_of_ms"]: row
-        for row in tables.rows(
-            f"""WITH o AS MATERIALIZED (SELECT as_of_ms, topic, partition, committed_offset
-                    FROM {tables.of_runs(chosen, "committed_offsets")} WHERE {" AND ".join(asked)})
-                SELECT as_of_ms, count(*) AS offsets, sum(committed_offset)::BIGINT AS committed,
-                    sum(log_end_offset)::BIGINT AS log_end,
-                    sum(greatest(log_end_offset - committed_offset, 0))
-                        FILTER (log_end_offset IS NOT NULL)::BIGINT AS lag
+    at_home = f"{where} AND log_partition IN ({', '.join(str(row['log_partition']) for row in homes) or -1})"
+    rows = tables.rows(
+        f"""WITH chosen(at_ms) AS (VALUES {", ".join(f"({run.key.as_of_ms})" for run in chosen)}),
+            o AS MATERIALIZED (SELECT as_of_ms, topic, partition, committed_offset
+                FROM {tables.of_runs(chosen, "committed_offsets")} WHERE {at_home}),
+            sums AS (SELECT as_of_ms AS at_ms, count(*) AS offset_count,
+                sum(committed_offset)::BIGINT AS committed_offset, sum(log_end_offset)::BIGINT AS log_end_offset,
+                sum(greatest(log_end_offset - committed_offset, 0))
+                    FILTER (log_end_offset IS NOT NULL)::BIGINT AS lag
                 FROM o LEFT JOIN {tables.of_runs(chosen, "topic_partitions")} t USING (as_of_ms, topic, partition)
-                GROUP BY as_of_ms""",
-            *values,
-        )
-    }
-    at_ms = [run.key.as_of_ms for run in chosen]
-    rows = [found.get(instant, {}) for instant in at_ms]
-    return Series(
-        at_ms=at_ms,
-        committed_offset=[row.get("committed") for row in rows],
-        log_end_offset=[row.get("log_end") for row in rows],
-        lag=[row.get("lag") for row in rows],
-        lag_min_ms=[longest.get(instant, {}).get("lag_min_ms") for instant in at_ms],
-        lag_max_ms=[longest.get(instant, {}).get("lag_max_ms") for instant in at_ms],
-        offset_count=[row.get("offsets", 0) for row in rows],
+                GROUP BY as_of_ms),
+            latest AS (SELECT as_of_ms AS at_ms, {GROUP_LAG["lag_min_ms"]} AS lag_min_ms,
+                {GROUP_LAG["lag_max_ms"]} AS lag_max_ms
+                FROM {lag_of(tables, *chosen)} WHERE {where} GROUP BY as_of_ms)
+            SELECT * REPLACE (coalesce(offset_count, 0) AS offset_count)
+            FROM chosen LEFT JOIN sums USING (at_ms) LEFT JOIN latest USING (at_ms) ORDER BY at_ms""",
+        *values,
+        *values,
     )
+    return Series(**{one.name: [row[one.name] for row in rows] for one in fields(Series)})
 
 
 def _spread(runs: Sequence[PublishedRun]) -> list[PublishedRun]:

@@ -16,11 +16,11 @@ def run(asked: HistoryRequest, folder: RunFolder) -> dict[str, object]:
         history = build_history.run(engine, open_lake(), folder.sub("instants"), asked, policy=policy, show=show)
     return {
         "published": len(history.published),
-        "published_before": len(history.before),
-        "not_covered": len(history.skipped),
+        "published_before": len(history.published_before),
+        "not_covered": len(history.not_covered),
         "failed": len(history.failed),
         "alerts": [f"as of {at_ms} ms: {why}" for at_ms, why in history.failed.items()],
-        "warnings": [f"as of {at_ms} ms: {why}" for at_ms, why in history.skipped.items()],
+        "warnings": [f"as of {at_ms} ms: {why}" for at_ms, why in history.not_covered.items()],
     }
 
 

@@ -26,7 +26,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[HistoryRequest]:
     def run(_engine: Any, _lake: Any, _root: Any, request: HistoryRequest, **_more: Any) -> History:
         asked.append(request)
         assert Path(request.archive).exists() or request.archive == "archive"
-        return History(published=[1, 2], before=[3], skipped={4: "no record"})
+        return History(published=[1, 2], published_before=[3], not_covered={4: "no record"})
 
     monkeypatch.setattr(build_history, "run", run)
     monkeypatch.setattr("sexton.lake.catalog.open_lake", lambda: None)
@@ -63,8 +63,8 @@ def test_a_disk_is_archived_until_it_is_published(built: list[HistoryRequest], d
     ("history", "code"),
     [
         (History(published=[1], failed={2: "1 critical expectations failed"}), 3),
-        (History(skipped={1: "no record"}), 4),
-        (History(before=[1]), 0),
+        (History(not_covered={1: "no record"}), 4),
+        (History(published_before=[1]), 0),
     ],
     ids=["a check failed", "nothing is covered", "all are published"],
 )

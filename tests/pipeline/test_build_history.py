@@ -104,8 +104,8 @@ def commits(lake: Lake) -> list[int]:
 def test_each_instant_is_as_a_run_alone(archive: Archive, engine: Engine, lake: Lake, tmp_path: Path) -> None:
     history = build(engine, lake, tmp_path / "history", asked(archive, first=-1))
     assert history.published == [instant(number) for number in range(1, MINUTES + 1)]
-    assert list(history.skipped) == [instant(-1), instant(0)]
-    assert all("before" in reason for reason in history.skipped.values())
+    assert list(history.not_covered) == [instant(-1), instant(0)]
+    assert all("before" in reason for reason in history.not_covered.values())
     assert not history.failed
     runs = published_runs(lake)
     assert [run.key.as_of_ms for run in runs] == history.published
@@ -129,7 +129,7 @@ def test_each_instant_is_as_a_run_alone(archive: Archive, engine: Engine, lake: 
     assert not (tmp_path / "history").exists()
     before = commits(lake)
     again = build(engine, lake, tmp_path / "history", asked(archive, first=-1))
-    assert (again.published, again.before) == ([], history.published)
+    assert (again.published, again.published_before) == ([], history.published)
     assert commits(lake) == before
 
 
@@ -217,7 +217,7 @@ def test_killed_again_and_again(
         assert published in (0, 3), "a batch is in `runs` as a whole"
         lives, before = every if published > before else lives + every, published
     assert deaths > 36 // every
-    assert [*history.before, *history.published] == [instant(number) for number in range(1, 5)]
+    assert [*history.published_before, *history.published] == [instant(number) for number in range(1, 5)]
     assert everything(lake) == everything(calm)
     assert not (tmp_path / "history").exists()
     assert not [ref for name in NAMES for ref in load(lake, name).refs() if ref.startswith("run_")]

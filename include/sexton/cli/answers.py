@@ -14,10 +14,13 @@ from sexton.analysis.what_if import ComparedGroup, ComparedOffset, ComparedRule
 from sexton.archive.inventory import ClusterInventory
 from sexton.archive.time_points import OffsetLookup
 from sexton.archive.verify import Verified
+from sexton.cli.groups_coordinator import PENDING_FIELDS
 from sexton.cli.json_schema import ABSENT, Answer, Row
+from sexton.cli.show import RUN_FIELDS
 from sexton.coordinator.api.abandonment import AbandonmentStep
 from sexton.coordinator.api.console import MemberRow, OffsetRow
 from sexton.coordinator.api.fetch import FetchedOffset
+from sexton.coordinator.api.find_coordinator import FoundCoordinator
 from sexton.coordinator.api.view import LoadedGroup
 from sexton.coordinator.expiry import SweepBlock
 from sexton.doctor import Check
@@ -32,6 +35,7 @@ from sexton.kafka.group_state import GroupListing
 from sexton.kafka.replicas import ReplicaProbe
 from sexton.lag.measure_lag import OF_AUDITS
 from sexton.ledger.entries import Value
+from sexton.pipeline.build_history import History
 from sexton.pipeline.import_log import Imported
 from sexton.pipeline.snapshot_log import TakenSnapshot
 from sexton.plans.plan import Beyond, PlanRecord
@@ -52,6 +56,11 @@ from sexton.transactions.ids import Family, IdForecast
 
 Fields = dict[str, Any]
 Change = Literal["appeared", "changed", "disappeared"]
+
+
+def _of(model: type[Answer]) -> Fields:
+    """The fields of a model, with their meanings, for a Row."""
+    return {name: Annotated[own.annotation, own] for name, own in model.model_fields.items()}
 
 
 class Failure(Answer):
@@ -86,6 +95,9 @@ class KafkaError(Answer):
     """Kafka's code of that error."""
 
 
+_ERROR = _of(KafkaError)
+
+
 class ViewAnswer(Answer):
     """The answer of a coordinator, according to the log that was read."""
 
@@ -116,7 +128,7 @@ class FetchAnswer(ViewAnswer, KafkaError):
 
     group_id: str
     log_partition: int | None
-    offsets: list[Annotated[Fields, Row(FetchedOffset, {"error": str, "error_code": int})]]
+    offsets: list[Annotated[Fields, Row(FetchedOffset, _ERROR)]]
     waits: bool
     """Whether the coordinator delays the answer until the commits in flight are replicated."""
     in_flight: list[InFlight] = ABSENT
@@ -201,33 +213,16 @@ class MissingGroup(KafkaError):
     offsets: list[Annotated[Fields, Row(OffsetRow, {"lag": int | None})]]
 
 
-_DESCRIBED = {name: field.annotation for name, field in MissingGroup.model_fields.items()} | {
-    "offsets": list[Annotated[Fields, Row(OffsetRow, {"lag": int | None})]]
-}
+_DESCRIBED = _of(MissingGroup)
 
 
 class DescribedGroups(ViewAnswer):
     groups: list[Annotated[Fields, Row(LoadedGroup, _DESCRIBED)] | MissingGroup]
 
 
-class FoundGroup(KafkaError):
-    group_id: str
-    log_partition: int | None
-    leader: int | None
-    """The broker that leads the log partition, if recorded."""
-
-
 class FoundCoordinators(ViewAnswer):
     partition_count: int | None
-    groups: list[FoundGroup]
-
-
-class PendingOffset(Answer):
-    producer_id: int
-    group_id: str
-    topic: str
-    partition: int
-    committed_offset: int
+    groups: list[Annotated[Fields, Row(FoundCoordinator, _ERROR)]]
 
 
 class UnloadAnswer(ViewAnswer):
@@ -238,7 +233,7 @@ class UnloadAnswer(ViewAnswer):
     groups: list[str]
     offsets: int
     """The number of cached offsets that are removed."""
-    pending: list[PendingOffset]
+    pending: list[Annotated[Fields, Row(TABLES["pending_offsets"], {"producer_id": int}, only=PENDING_FIELDS)]]
     """Offsets of open transactions; the next coordinator loads them again."""
     staying: list[str]
     """Groups of other log partitions, which stay."""
@@ -646,15 +641,6 @@ class ReplicaDiff(Answer):
     notes: list[str]
 
 
-class BuiltHistory(Answer):
-    published: list[int]
-    published_before: list[int]
-    not_covered: dict[str, str]
-    """The reason, by instant."""
-    failed: dict[str, str]
-    """The failed checks, by instant."""
-
-
 class PolicyIdentity(Answer):
     sha256: str
     holds: int
@@ -689,7 +675,7 @@ class DecisionOnGroup(Answer):
     considered: list[RuleTrace]
 
 
-_DECISION = {name: field.annotation for name, field in DecisionOnGroup.model_fields.items()}
+_DECISION = _of(DecisionOnGroup)
 
 
 class PolicyShown(ViewAnswer):
@@ -750,28 +736,9 @@ _APPLIED = {
 _VERIFIED = {"archive": str, "subset": str, "exit_code": int, "checkpoints": int, "repaired": list[str]}
 
 
-class ShownRun(Answer):
-    """A published run, or the run of a folder."""
-
-    cluster_id: str
-    as_of_ms: int
-    """The instant that the run describes."""
-    run_id: str
-    taken_at_ms: int
-    """When the log was read."""
-    profile: str
-    retention_ms: int
-    coverage: str
-    plan_id: str | None
-    policy_sha256: str | None
-    warnings: list[str]
-    counts: dict[str, int]
-    """Rows by table."""
-
-
 class ShownRuns(Answer):
     operation: Literal["show runs"]
-    runs: list[ShownRun]
+    runs: list[Annotated[Fields, Row(TABLES["runs"], {"counts": dict[str, int]}, only=RUN_FIELDS)]]
     """Oldest first."""
 
 
@@ -812,7 +779,7 @@ ANSWERS: Mapping[str, Any] = {
     "replicas probe": ProbedReplicas,
     "replicas copy": ReplicaCopy,
     "replicas diff": ReplicaDiff,
-    "history build": BuiltHistory,
+    "history build": History,
     "policy check": ValidPolicy | InvalidPolicy,
     "policy test": TestedPolicy,
     "policy show": PolicyShown,

@@ -57,7 +57,7 @@ def ls(*, archive: ArchiveUri = None, cluster_id: ClusterId = None, json: Json =
     fs, root = open_archive_uri(archive)
     found = inventory(fs, root, settle_ms=settings().settle_ms, cluster_id=cluster_id)
     if json:
-        print_json({"archive": uri_without_login(uri), "clusters": [asdict(cluster) for cluster in found]})
+        print_json({"archive": uri_without_login(uri), "clusters": found})
         return 0
     if not found:
         print_line(f"{uri_without_login(uri)} is empty: `sexton snapshot` fills it")

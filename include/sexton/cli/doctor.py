@@ -1,6 +1,5 @@
 """`sexton doctor`: check whether this machine can run Sexton."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
@@ -49,7 +48,7 @@ def doctor(
         checks = list(examine(settings(), client=client, policy=rules))
     fit = not any(check.state == "problem" for check in checks)
     if json:
-        print_json({"fit": fit, "checks": [asdict(check) for check in checks]})
+        print_json({"fit": fit, "checks": checks})
         return 0 if fit else 2
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for column in ("state", "check", "found"):

@@ -1,7 +1,7 @@
 """`sexton explain`: what happened to a group, and when its offsets expire."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,7 +107,7 @@ def explain(
         from sexton.incident.callers import who_did
 
         who = who_did(found.events, group, logs)
-        fields["who"] = [asdict(each) for each in who]
+        fields["who"] = who
     if json and answer.opened is not None:
         return print_view_json(answer.opened.view, OPERATION, {"group_id": group, **fields})
     if json:

@@ -1,7 +1,5 @@
 """`sexton forecast`: what expires in the next days if nothing changes."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -72,32 +70,33 @@ def forecast(
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """The group of a forecast that names one."""
-
-    group_id: str
-    offsets: "list[OffsetForecast]"
-    if_abandoned: "Abandonment | None"
-
-    def due_if_abandoned(self, then: "Abandonment") -> "Iterator[tuple[OffsetForecast, int | None]]":
-        """When each offset expires if the members never come back: never later than it would expire anyway."""
-        for one in self.offsets:
-            is_sooner = one.expires_at_ms is not None and one.expires_at_ms < then.empty_at_ms
-            yield one, one.expires_at_ms if is_sooner else then.expires_at_ms.get((one.topic, one.partition))
-
-
-def _group_of(tables: "RunTables", group: str | None) -> _Group | None:
+def _group_of(tables: "RunTables", group: str | None) -> dict[str, Any] | None:
+    """The fields of the group of a forecast that names one."""
     from sexton.analysis.forecast_result import abandonment_of, offsets_of
 
     if group is None:
         return None
-    return _Group(group_id=group, offsets=offsets_of(tables, group), if_abandoned=abandonment_of(tables, group))
+    offsets, then = offsets_of(tables, group), abandonment_of(tables, group)
+    return {"group_id": group, "offsets": offsets, "if_abandoned": then and _abandoned(offsets, then)}
 
 
-def _print(found: "ForecastResult", group: _Group | None, warnings: list[str], *, limit: int, json: bool) -> None:
+def _abandoned(offsets: "list[OffsetForecast]", then: "Abandonment") -> dict[str, Any]:
+    """What follows if the members never come back; no offset expires later than it would expire anyway."""
+    due = []
+    for one in offsets:
+        is_sooner = one.expires_at_ms is not None and one.expires_at_ms < then.empty_at_ms
+        due_ms = one.expires_at_ms if is_sooner else then.expires_at_ms.get((one.topic, one.partition))
+        due.append({"topic": one.topic, "partition": one.partition, "expires_at_ms": due_ms})
+    return {"empty_at_ms": then.empty_at_ms, "sweep_blocked": then.block, "steps": then.steps, "offsets": due}
+
+
+def _print(
+    found: "ForecastResult", group: dict[str, Any] | None, warnings: list[str], *, limit: int, json: bool
+) -> None:
     if json:
-        print_json(_fields(found, group, warnings))
+        head = {name: getattr(found, name) for name in ("cluster_id", "as_of_ms", "retention_ms", "policy_sha256")}
+        every = {"horizons": found.horizons(), "groups": found.groups()} if group is None else group
+        print_json({"operation": "forecast", **head, "warnings": warnings, **every})
         return
     policy = "" if found.policy_sha256 is None else f", policy {found.policy_sha256[:12]}"
     print_line(
@@ -111,32 +110,6 @@ def _print(found: "ForecastResult", group: _Group | None, warnings: list[str], *
         _print_group(group)
     for text in warnings:
         print_aside(f"! {visible(text)}")
-
-
-def _fields(found: "ForecastResult", group: _Group | None, warnings: list[str]) -> dict[str, Any]:
-    head = {
-        "operation": "forecast",
-        "cluster_id": found.cluster_id,
-        "as_of_ms": found.as_of_ms,
-        "retention_ms": found.retention_ms,
-        "policy_sha256": found.policy_sha256,
-        "warnings": warnings,
-    }
-    if group is None:
-        return {**head, "horizons": [asdict(one) for one in found.horizons()], "groups": found.groups()}
-    abandoned = None
-    if (then := group.if_abandoned) is not None:
-        abandoned = {
-            "empty_at_ms": then.empty_at_ms,
-            "sweep_blocked": None if then.block is None else asdict(then.block),
-            "steps": [asdict(step) for step in then.steps],
-            "offsets": [
-                {"topic": one.topic, "partition": one.partition, "expires_at_ms": due_ms}
-                for one, due_ms in group.due_if_abandoned(then)
-            ],
-        }
-    offsets = [asdict(one) for one in group.offsets]
-    return {**head, "group_id": group.group_id, "offsets": offsets, "if_abandoned": abandoned}
 
 
 def _print_groups(found: "ForecastResult", limit: int) -> None:
@@ -165,22 +138,23 @@ def _group_row(group: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _print_group(group: _Group) -> None:
-    if not group.offsets:
-        print_line(f"{short(group.group_id)}: it has no offsets")
+def _print_group(group: dict[str, Any]) -> None:
+    if not group["offsets"]:
+        print_line(f"{short(group['group_id'])}: it has no offsets")
     else:
-        print_table(OFFSET_COLUMNS, map(_offset_row, group.offsets))
-    if (then := group.if_abandoned) is not None:
+        print_table(OFFSET_COLUMNS, map(_offset_row, group["offsets"]))
+    if (then := group["if_abandoned"]) is not None:
         print_line()
         print_line("if its coordinator loads it now and its members never come back:")
-        print_table(STEP_COLUMNS, ((figures.instant(step.at_ms), step.state, step.member_count) for step in then.steps))
+        steps = ((figures.instant(step.at_ms), step.state, step.member_count) for step in then["steps"])
+        print_table(STEP_COLUMNS, steps)
         print_line()
-        due = ((one.topic, one.partition, figures.instant(at_ms)) for one, at_ms in group.due_if_abandoned(then))
+        due = ((one["topic"], one["partition"], figures.instant(one["expires_at_ms"])) for one in then["offsets"])
         print_table(("TOPIC", "PARTITION", "EXPIRES"), due)
-        if then.block is not None:
+        if then["sweep_blocked"] is not None:
             print_line()
-            print_line(sweep_block_text(then.block))
-    if group.offsets:
+            print_line(sweep_block_text(then["sweep_blocked"]))
+    if group["offsets"]:
         what = "what changes the broker's verdict, or until when a hold keeps it"
         print_aside(f"CHANGES-BY: {what}; the history of the group: sexton explain GROUP")
 

@@ -76,17 +76,16 @@ def list_(
         answer = list_groups(view.coordinator, states=state or (), types=type_ or ())
     view.check_read()
     if json:
-        groups = [{**asdict(item.group), **_place(item)} for item in answer.groups]
+        groups = [
+            {**asdict(item.group), "log_partition": item.log_partition, "is_misplaced": item.is_misplaced}
+            for item in answer.groups
+        ]
         return print_view_json(view, "ListGroups", {**error_fields(answer.error), "groups": groups})
     fields = attrgetter(*LIST_FIELDS)
     print_table(LIST_COLUMNS, ((*fields(one), _place_text(one)) for one in answer.groups))
     if answer.error:
         print_aside(f"! the broker answers {answer.error.name}: a log partition is loading")
     return print_notes(view)
-
-
-def _place(listed: "ListedGroup") -> dict[str, Any]:
-    return {"log_partition": listed.log_partition, "is_misplaced": listed.is_misplaced}
 
 
 def _place_text(listed: "ListedGroup") -> str:
@@ -183,6 +182,6 @@ def _fields(view: "CoordinatorView", described: "DescribedGroup") -> dict[str, A
         "state": described.state,
         "log_partition": line.log_partition,
         "coordinator": line.leader,
-        "members": [asdict(row) for row in member_rows(described)],
+        "members": member_rows(described),
         "offsets": [{**asdict(row), "lag": row.lag} for row in rows],
     }

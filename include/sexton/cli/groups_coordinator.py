@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from sexton.coordinator.offsets import OffsetKey, StoredOffset
 
+PENDING_FIELDS = ("producer_id", "group_id", "topic", "partition", "committed_offset")
+
 
 def coordinator(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group ids.")],
@@ -100,13 +102,7 @@ def unload(
 def _pending_rows(pending: "Mapping[int, Mapping[OffsetKey, StoredOffset]]") -> list[dict[str, Any]]:
     """Pending offsets of open transactions, by producer and key."""
     return [
-        {
-            "producer_id": producer_id,
-            "group_id": group_id,
-            "topic": topic,
-            "partition": partition,
-            "committed_offset": values[group_id, topic, partition].committed_offset,
-        }
+        dict(zip(PENDING_FIELDS, (producer_id, *key, values[key].committed_offset), strict=True))
         for producer_id, values in sorted(pending.items())
-        for group_id, topic, partition in sorted(values)
+        for key in sorted(values)
     ]

@@ -1,6 +1,5 @@
 """`sexton groups list --bootstrap-servers`: the groups that the brokers of a cluster list now."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sexton.cli.options import ClusterInput
@@ -30,8 +29,7 @@ def list_live(cluster: ClusterInput, *, states: "Collection[str]", types: "Colle
         warnings.append("this principal may not describe every group: the others are missing")
     if json:
         failed = [{"broker": broker, "error": why} for broker, why in found.failed.items()]
-        listed = [asdict(group) for group in groups]
-        print_json({"operation": "ListGroups", "groups": listed, "failed_brokers": failed, "warnings": warnings})
+        print_json({"operation": "ListGroups", "groups": groups, "failed_brokers": failed, "warnings": warnings})
     else:
         rows = (
             (one.group_id, one.group_type or None, one.state or None, one.protocol_type or None, one.coordinator)

@@ -1,5 +1,6 @@
 """`sexton history build`: runs of many past instants of a log, published together."""
 
+from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,7 +98,7 @@ def build(
     _print(found, is_json=json)
     if found.failed:
         return DataQualityFailure.exit_code
-    return 0 if found.published or found.before else NoCoverage.exit_code
+    return 0 if found.published or found.published_before else NoCoverage.exit_code
 
 
 def _archived(place: "Folder", log: LogInput) -> str:
@@ -117,12 +118,11 @@ def _archived(place: "Folder", log: LogInput) -> str:
 
 def _print(found: "History", *, is_json: bool) -> None:
     if is_json:
-        before = {"published": found.published, "published_before": found.before}
-        print_json({**before, "not_covered": found.skipped, "failed": found.failed})
+        print_json(asdict(found))
         return
-    print_line(f"{some(len(found.published), 'instant')} published, {len(found.before)} were before")
-    if found.skipped:
-        at_ms, why = next(iter(found.skipped.items()))
-        print_line(f"{some(len(found.skipped), 'instant')} not covered, the first {instant(at_ms)}: {why}")
+    print_line(f"{some(len(found.published), 'instant')} published, {len(found.published_before)} were before")
+    if found.not_covered:
+        at_ms, why = next(iter(found.not_covered.items()))
+        print_line(f"{some(len(found.not_covered), 'instant')} not covered, the first {instant(at_ms)}: {why}")
     for at_ms, why in list(found.failed.items())[:SHOWN]:
         print_aside(f"! {instant(at_ms)} is not published: {why}")

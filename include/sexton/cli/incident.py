@@ -6,14 +6,14 @@ import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sexton import figures
 from sexton.cli.explain import AuthorizerLogs, LogTimeZone, answer_of, broker_logs
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import OUTPUT, GroupId, Json, RetentionMinutes, flag, option, parse_optional_instant, required
 from sexton.cli.output import UNDECODABLE, print_doubts, print_json, print_line
-from sexton.errors import NoCoverage, UsageError
+from sexton.errors import UsageError
 from sexton.figures import now_ms
 from sexton.report.names import short
 from sexton.uris import uri_without_login
@@ -115,18 +115,7 @@ def _opened(log: LogInput) -> tuple[LogInput, list[tuple[str, Path]]]:
         return log, files
     if log.is_log:
         raise UsageError("give one of --segments, --archive and --run", fix="see `sexton incident --help`")
-    from sexton.runs.folder import RunFolder
-
-    record = RunFolder(log.run).read_run()
-    files.append(("run", log.run / "run.json"))
-    if not record.knows_places:
-        raise NoCoverage("the run read no log", where=log.run, fix="give --archive URI")
-    own: dict[str, Any] = {"as_of": str(record.as_of_ms), "profile": log.profile or record.profile, "run": None}
-    if record.positions:
-        return replace(log, archive=record.source, cluster_id=record.cluster_id, **own), files
-    places = [Path(place) for place in record.log_dirs or [record.source]]
-    count = log.partition_count or record.partition_count
-    return replace(log, segments=places, partition_count=count, **own), files
+    return log.of_run("give --archive URI")[0], [*files, ("run", log.run / "run.json")]
 
 
 def _restore(found: "Incident", log: LogInput, *, is_masked: bool) -> str | None:

@@ -1,8 +1,8 @@
 """The input of a command as its options describe it: a log to query, or a log to replay and judge."""
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +25,13 @@ from sexton.cli.options import (
     parse_optional_instant,
 )
 from sexton.cli.progress import working
-from sexton.errors import UsageError
+from sexton.errors import NoCoverage, UsageError
 from sexton.figures import now_ms
 from sexton.log.entry import CODECS
 
 if TYPE_CHECKING:
     from sexton.job_params import ReplayRequest
+    from sexton.runs.folder import RunRecord
     from sexton.runs.source import LogSource
     from sexton.views.coordinator_view import CoordinatorView
 
@@ -123,6 +124,29 @@ class LogInput:
 
         return open_source(self.request(as_of_ms))
 
+    def of_run(self, fix: str) -> "tuple[LogInput, RunRecord]":
+        """The log that the run of --run has read, at the run's instant, and the run; NoCoverage if it has read none."""
+        from sexton.runs.folder import RunFolder
+
+        assert self.run is not None
+        record = RunFolder(self.run).read_run()
+        if not record.knows_places:
+            raise NoCoverage("the run read no log", where=self.run, fix=fix)
+        own: dict[str, Any] = {"as_of": str(record.as_of_ms), "profile": self.profile or record.profile, "run": None}
+        if record.positions:
+            return replace(self, archive=record.source, cluster_id=record.cluster_id, **own), record
+        places = [Path(place) for place in record.log_dirs or [record.source]]
+        count = self.partition_count or record.partition_count
+        return replace(self, segments=places, partition_count=count, **own), record
+
+    def given(self) -> Iterator[tuple[str, str]]:
+        """The options that are given, each with its value."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            for each in value if isinstance(value, list) else [value]:
+                if each is not None:
+                    yield f"--{one.name.replace('_', '-')}", str(each)
+
     def check_cluster(self) -> None:
         """UsageError for a cluster of what can hold only one."""
         if self.cluster_id is not None and (self.segments is not None or self.run is not None):
@@ -136,15 +160,9 @@ class LogInput:
                 fix=f"see `sexton {name} --help`",
             )
         self.check_cluster()
-        given = {
-            "--topics": self.topics,
-            "--partition-count": self.partition_count,
-            "--profile": self.profile,
-            "--load-buffer-bytes": self.load_buffer_bytes,
-        }
-        option = next((option for option, value in given.items() if value is not None), None)
-        if not self.is_log and option is not None:
-            raise UsageError("applies only to a log", where=option, fix="give --segments or --archive")
+        for given, _ in self.given():
+            if not self.is_log and given not in ("--run", "--cluster-id", "--as-of"):
+                raise UsageError("applies only to a log", where=given, fix="give --segments or --archive")
         if self.run is not None and self.as_of is not None:
             raise UsageError("a run folder has one instant", where="--as-of", fix="leave it out")
 

@@ -8,7 +8,7 @@ fields, see docs/json.md. Every test that runs a command closes them, so that a 
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints
 
@@ -33,7 +33,8 @@ class Answer(BaseModel):
 class Row:
     """The rows of a table, or the fields of a dataclass, where JSON has them with others or without some.
 
-    Used as `Annotated[dict[str, Any], Row(TABLE, {"more": str})]`; what is NotRequired may be missing.
+    Used as `Annotated[dict[str, Any], Row(TABLE, {"more": str})]`; what is NotRequired may be missing. `only` may name
+    columns of every table, too.
     """
 
     def __init__(
@@ -41,11 +42,12 @@ class Row:
         of: Table | type,
         more: Mapping[str, Any] = MappingProxyType({}),
         *,
+        only: Collection[str] = (),
         without: Collection[str] = (),
         called: str | None = None,
     ) -> None:
-        declared = _columns(of) if isinstance(of, Table) else _fields(of)
-        fields = {name: kind for name, kind in declared.items() if name not in without}
+        declared = _columns(of.all_columns if only else of.columns) if isinstance(of, Table) else _fields(of)
+        fields = {name: declared[name] for name in only or declared if name not in without}
         fields |= {name: _field(kind) for name, kind in more.items()}
         name, doc = (of.name, f"{of.grain}.") if isinstance(of, Table) else (of.__name__, of.__doc__)
         self.model: type[BaseModel] = create_model(called or name, __base__=Answer, __doc__=doc, **fields)
@@ -115,8 +117,8 @@ def _fields(of: type) -> dict[str, Any]:
     return {field.name: (hints[field.name], Field()) for field in dataclasses.fields(of)}
 
 
-def _columns(table: Table) -> dict[str, Any]:
-    return {column.name: (_kind(column), Field(description=column.doc)) for column in table.columns}
+def _columns(columns: Iterable[Column]) -> dict[str, Any]:
+    return {column.name: (_kind(column), Field(description=column.doc)) for column in columns}
 
 
 def _kind(column: Column) -> Any:

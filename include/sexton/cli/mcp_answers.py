@@ -10,6 +10,7 @@ import secrets
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -138,6 +139,8 @@ def _cut(found: _Collected, first: int, limit: int, code: int, digest: str) -> d
 
 
 def _shortened(value: Any, place: str, left_out: Counter[str], nested: int, chars: int, *, is_row: bool = False) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        value = asdict(value)
     if isinstance(value, str):
         return _short_text(value, chars)
     if isinstance(value, Mapping):

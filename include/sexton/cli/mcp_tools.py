@@ -4,8 +4,8 @@ The input (a log, an archive, a run, copies of replicas) and the rules in force 
 agent: no argument of a tool names a file or an address.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -77,12 +77,8 @@ class Tool:
     arguments: tuple[Argument, ...] = ()
     writes: str | None = None
     """The option for a file that the command has to write; it is thrown away."""
-    rules: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: {"--retention-minutes": ("--retention-minutes",), "--policy": ("--policy",)}
-    )
-    """Option of the server -> the command's options that say which rules are in force."""
-    rules_of_every_kind: bool = False
-    """Whether it takes these for any input, not only for a log, which it then judges."""
+    compares: bool = False
+    """Whether it compares the rules in force, for any input, with others; else they only judge a log."""
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -165,8 +161,7 @@ TOOLS = (
             ),
             _AS_OF,
         ),
-        rules={"--retention-minutes": ("--against-minutes",), "--policy": ("--against-policy", "--policy")},
-        rules_of_every_kind=True,
+        compares=True,
     ),
     Tool(
         name="diff",
@@ -228,23 +223,16 @@ class AgentInput:
     @property
     def kinds(self) -> dict[str, Options]:
         """The options of each kind of input that is given; published tables where none is."""
-        log, found = self.log, dict[str, Options]()
-        more = {
-            "--cluster-id": log.cluster_id,
-            "--topics": log.topics,
-            "--partition-count": log.partition_count,
-            "--profile": log.profile,
-            "--load-buffer-bytes": log.load_buffer_bytes,
-        }
-        shared = [(option, str(value)) for option, value in more.items() if value is not None]
-        archive = [] if log.archive is None else [("--archive", log.archive)]
-        segments = [("--segments", str(path)) for path in log.segments or ()]
-        if log.is_log:
+        given, found = [*self.log.given()], dict[str, Options]()
+        own = {name: [one for one in given if one[0] == name] for name in ("--segments", "--archive", "--run")}
+        shared = [one for one in given if one[0] not in own]
+        segments, archive, run = own.values()
+        if segments or archive:
             found[LOG] = [*segments, *archive, *shared]
-        if log.archive is not None:
+        if archive:
             found[ARCHIVE] = [*archive, *shared]
-        if log.run is not None:
-            found[RUN] = [("--run", str(log.run))]
+        if run:
+            found[RUN] = run
         if self.replicas:
             found[REPLICAS] = [*(("--segments", folders) for folders in self.replicas), *archive, *shared]
         return found or {PUBLISHED: shared}
@@ -265,16 +253,19 @@ class AgentInput:
                 words += [value] if one.option is None else []
                 asked += [] if one.option is None else [(one.option, value)]
         names = {option for option, _ in asked}
-        fixed = [*self.kinds[kind], *(self._rules(tool) if kind == LOG or tool.rules_of_every_kind else ())]
+        rules = {"--retention-minutes": self.retention_minutes, "--policy": self.policy}
+        if tool.compares:
+            rules = {
+                "--against-minutes": self.retention_minutes,
+                "--against-policy": self.policy,
+                "--policy": self.policy,
+            }
+        in_force = [(option, str(value)) for option, value in rules.items() if value is not None]
+        fixed = [*self.kinds[kind], *(in_force if kind == LOG or tool.compares else ())]
         known = _options_of(tool.command)
         used = [*asked, *((option, value) for option, value in fixed if option in known and option not in names)]
         # `--option=VALUE` and `--`: a value that begins with a dash is a value.
         return [*tool.command, "--json", *(f"{option}={value}" for option, value in used), "--", *words]
-
-    def _rules(self, tool: Tool) -> Iterator[tuple[str, str]]:
-        for own, value in (("--retention-minutes", self.retention_minutes), ("--policy", self.policy)):
-            if value is not None:
-                yield from ((option, str(value)) for option in tool.rules[own])
 
 
 @cache

@@ -62,32 +62,25 @@ def print_aside(text: str) -> None:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print an answer for machines."""
+    """Print an answer for machines; dataclasses in it are objects of their fields."""
     if (reader := _READER.get()) is not None:
         reader[0](document)
         return
-    sys.stdout.write(jsonlib.dumps(document, ensure_ascii=True, indent=2) + "\n")
+    sys.stdout.write(jsonlib.dumps(document, default=asdict, indent=2) + "\n")
 
 
-def print_json_rows(document: Mapping[str, object], name: str) -> None:
+def print_json_rows(document: Mapping[str, Any], name: str) -> None:
     """Print an answer for machines, in which `document[name]` are many rows: one a line, as they come."""
     if (reader := _READER.get()) is not None:
         reader[0](document)
         return
-    separator = "{"
-    for key, value in document.items():
-        sys.stdout.write(f"{separator}\n  {jsonlib.dumps(key)}: ")
-        if key == name and isinstance(value, Iterable):
-            between = "\n    "
-            sys.stdout.write("[")
-            for row in value:
-                sys.stdout.write(between + jsonlib.dumps(row, ensure_ascii=True))
-                between = ",\n    "
-            sys.stdout.write("\n  ]" if between[0] == "," else "]")
-        else:
-            sys.stdout.write(jsonlib.dumps(value, ensure_ascii=True, indent=2).replace("\n", "\n  "))
-        separator = ","
-    sys.stdout.write("\n}\n")
+    before, opened, after = jsonlib.dumps({**document, name: []}, indent=2).partition(f'\n  "{name}": [')
+    sys.stdout.write(before + opened)
+    between = "\n    "
+    for row in document[name]:
+        sys.stdout.write(between + jsonlib.dumps(row))
+        between = ",\n    "
+    sys.stdout.write(("\n  " if between[0] == "," else "") + after + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, limit: int = 0) -> None:

@@ -58,7 +58,7 @@ def check(
         policy = policy_of(document)
     except PolicyError as error:
         if json:
-            print_json({"is_valid": False, "mistakes": [asdict(diagnostic) for diagnostic in error.diagnostics]})
+            print_json({"is_valid": False, "mistakes": error.diagnostics})
         else:
             for diagnostic in error.diagnostics:
                 print_aside(str(diagnostic))
@@ -67,7 +67,7 @@ def check(
     warnings = lint_policy(policy, document, retention_ms=retention_minutes * MINUTE_MS, now_ms=now_ms())
     if json:
         head = {**_identity(policy), "limits": policy.limits.model_dump(), "tests": len(policy.tests)}
-        print_json({"is_valid": True, **head, "warnings": [asdict(warning) for warning in warnings]})
+        print_json({"is_valid": True, **head, "warnings": warnings})
         return 0
     print_doubts(map(str, warnings))
     counts = (figures.some(len(policy.holds), "hold"), figures.some(len(policy.rules), "rule"))
@@ -151,8 +151,7 @@ def show(
     judged = judged_group(view, group, log, retention_minutes=retention_minutes, now_ms=at_ms)
     decisions = [] if judged is None else decisions_of(rules, judged, now_ms=at_ms)
     if json:
-        found = None if judged is None else asdict(judged.group)
-        head = {"now_ms": at_ms, "policy": _identity(rules), "group": found}
+        head = {"now_ms": at_ms, "policy": _identity(rules), "group": judged and judged.group}
         return print_view_json(view, "policy show", {**head, "decisions": [decision_fields(one) for one in decisions]})
     if judged is None:
         print_line(f"{short(group)}: no such group")

@@ -58,7 +58,7 @@ def decision_fields(one: "Decided") -> dict[str, Any]:
     offset, decision, considered = one
     about = {} if offset is None else {"committed_offset": offset.committed_offset, **asdict(offset.facts)}
     decided = {f"policy_{name}": value for name, value in asdict(decision).items()}
-    return {**about, **decided, "considered": [asdict(rule) for rule in considered]}
+    return {**about, **decided, "considered": considered}
 
 
 def print_group(judged: "JudgedGroup", decisions: "list[Decided]", *, now_ms: int) -> None:

@@ -23,7 +23,7 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import print_aside, print_json, print_line, print_section, print_table, print_warnings
 from sexton.cli.progress import working
-from sexton.errors import NoCoverage, UsageError
+from sexton.errors import UsageError
 from sexton.figures import now_ms, some
 
 if TYPE_CHECKING:
@@ -108,22 +108,10 @@ def _source(log: LogInput) -> "tuple[LogSource, int | None, str | None]":
     as_of_ms = parse_optional_instant(log.as_of, "--as-of")
     if log.run is None:
         return log.source(as_of_ms).with_buffer(log.load_buffer_bytes), as_of_ms, None
-    from sexton.runs.folder import RunFolder
-    from sexton.runs.source import open_archive, open_segments
-
-    record = RunFolder(log.run).read_run()
+    own, record = log.of_run("rehearse a log: --segments DIR or --archive URI")
     if as_of_ms not in (None, record.as_of_ms):
         raise UsageError(f"the run is of {record.as_of_ms} ms", where="--as-of", fix="use --segments or --archive")
-    count = log.partition_count or record.partition_count
-    topics = None if log.topics is None else str(log.topics)
-    if not record.knows_places:
-        raise NoCoverage("the run read no log", where=log.run, fix="rehearse a log: --segments DIR or --archive URI")
-    if record.positions:
-        source = open_archive(record.source, as_of_ms=record.as_of_ms, topics_file=topics, cluster_id=record.cluster_id)
-    else:
-        places = record.log_dirs or [record.source]
-        source = open_segments(places, topics_file=topics, partition_count=count, as_of_ms=record.as_of_ms)
-    return source.with_buffer(log.load_buffer_bytes), record.as_of_ms, record.profile
+    return own.source(record.as_of_ms).with_buffer(log.load_buffer_bytes), record.as_of_ms, record.profile
 
 
 def _print(found: "Rehearsal", *, shows_back: bool, limit: int) -> None:

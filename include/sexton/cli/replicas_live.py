@@ -59,7 +59,7 @@ def probe(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: J
     suspicions = [f"{_of(row)}: {row.suspicion}" for row in rows if row.suspicion]
     warnings = [*suspicions, *_faults(rows)]
     if json:
-        print_json({"replicas": [asdict(row) for row in rows], "warnings": warnings})
+        print_json({"replicas": rows, "warnings": warnings})
     else:
         print_table(PROBE_COLUMNS, map(_probed, rows))
         print_warnings(warnings)

@@ -104,8 +104,10 @@ def _run_row(row: dict[str, Any]) -> tuple[object, ...]:
     return as_of, row["cluster_id"], row["coverage"], retention, row["profile"], row["run_id"], len(row["warnings"])
 
 
-_OF_RUN = ("cluster_id", "as_of_ms", "run_id", "taken_at_ms", "profile", "retention_ms", "coverage")
-_ALSO_OF_RUN = ("plan_id", "policy_sha256", "warnings")
+RUN_FIELDS = (
+    *("cluster_id", "as_of_ms", "run_id", "taken_at_ms", "profile", "retention_ms", "coverage", "plan_id"),
+    *("policy_sha256", "warnings"),
+)
 
 
 def _published_runs(cluster_id: str | None) -> list[dict[str, Any]]:
@@ -113,7 +115,7 @@ def _published_runs(cluster_id: str | None) -> list[dict[str, Any]]:
     from sexton.lake.read import published_runs
 
     return [
-        {name: run.row[name] for name in (*_OF_RUN, *_ALSO_OF_RUN)}
+        {name: run.row[name] for name in RUN_FIELDS}
         | {"counts": {each["table"]: each["rows"] for each in run.row["counts"] or ()}}
         for run in published_runs(open_lake(), cluster_id)
     ]
@@ -123,7 +125,7 @@ def _run_of(folder: Path) -> dict[str, Any]:
     from sexton.runs.folder import RunFolder
 
     record = RunFolder(folder).read_run()
-    return {name: getattr(record, name) for name in (*_OF_RUN, *_ALSO_OF_RUN, "counts")}
+    return {name: getattr(record, name) for name in (*RUN_FIELDS, "counts")}
 
 
 @command(app)

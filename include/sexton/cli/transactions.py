@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sexton import figures
@@ -218,8 +218,8 @@ def _print(
                 "read_at_ms": found.read_at_ms,
                 "counts": found.counts(),
                 "transactions": rows,
-                "forecasts": [asdict(each) for each in forecasts],
-                "floods": [asdict(each) for each in found.floods],
+                "forecasts": forecasts,
+                "floods": found.floods,
                 **({"transactional_ids": found.transactional_ids.to_pylist()} if with_ids else {}),
                 "notes": notes,
             }

@@ -1,7 +1,6 @@
 """`sexton what-if`: who would lose what with another retention or policy."""
 
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -159,9 +158,9 @@ def _fields(found: "WhatIf", record: "RunRecord") -> dict[str, Any]:
         "in_force": rules(found.in_force),
         "proposed": rules(found.proposed),
         "counts": found.counts(),
-        "rules": [asdict(one) for one in found.rules()],
-        "groups": [asdict(one) for one in found.groups],
-        "offsets": [asdict(one) for one in found.offsets],
+        "rules": found.rules(),
+        "groups": found.groups,
+        "offsets": found.offsets,
         "warnings": record.warnings,
     }
 

@@ -44,8 +44,8 @@ class History:
     checks)."""
 
     published: list[int] = field(default_factory=list)
-    before: list[int] = field(default_factory=list)
-    skipped: dict[int, str] = field(default_factory=dict)
+    published_before: list[int] = field(default_factory=list)
+    not_covered: dict[int, str] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
 
 
@@ -80,7 +80,7 @@ def run(
         there = {as_of_ms for as_of_ms, _ in published_instants(lake, cluster_id)}
     except NoCoverage:  # nothing was ever published
         there = set()
-    history = History(before=[at_ms for at_ms in wanted if at_ms in there])
+    history = History(published_before=[at_ms for at_ms in wanted if at_ms in there])
     left = [at_ms for at_ms in wanted if at_ms not in there]
     last: Base | None = None
     for start in range(0, len(left), BATCH):
@@ -90,7 +90,7 @@ def run(
         build = partial(_build, root, request, last, policy)
         with every_few_seconds(partial(_show_done, show, root, batch, start, len(left))):
             built = [one for some in engine.map("Building history", stretches, build) for one in some]
-        history.skipped.update({one.as_of_ms: one.skipped for one in built if one.skipped})
+        history.not_covered.update({one.as_of_ms: one.skipped for one in built if one.skipped})
         history.failed.update({one.as_of_ms: one.failed for one in built if one.failed})
         used = {one.as_of_ms for one in built} | ({last.as_of_ms} if last else set())
         records = [one.record for one in built if one.record is not None and not one.failed]

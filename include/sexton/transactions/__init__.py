@@ -7,5 +7,3 @@ reading     where the bytes are: a broker's disk or an archive; how many bytes a
 holders     the transactions that hold offsets of one group, with their owners
 rows        the rows of the tables `transactions` and `transactional_ids`
 """
-
-"""Kafka's internal topic of transaction coordinators."""

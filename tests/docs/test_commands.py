@@ -104,7 +104,7 @@ def test_ours(
     if words[0] == "mcp":  # it serves until it is stopped
         command = Command(command.page, command.line, command.text.removesuffix(" --json") + " --json")
     if words[0] == "history":  # the lake is written by Spark: pipeline/test_build_history
-        monkeypatch.setattr("sexton.pipeline.build_history.run", lambda *_, **__: History(before=[1]))
+        monkeypatch.setattr("sexton.pipeline.build_history.run", lambda *_, **__: History(published_before=[1]))
     run(command, names, monkeypatch, capsys, codes=MAY_END_WITH.get(words[0], (0,)))
 
 

@@ -132,6 +132,15 @@ def test_what_is_held_is_never_planned_and_told_where_it_cannot_be_kept() -> Non
         assert due in told
 
 
+def test_what_keep_keeps_alive_is_not_told_as_lost() -> None:
+    policy = policy_of(RULE, holds=(HOLD,))
+    verdicts = small(policy, retention_ms=HOUR_MS)["verdicts"]
+    place = verdicts.schema.get_field_index("keep_status")
+    for status, lost in (("kept", 0), ("due", 0), ("not_kept", 1)):
+        kept = verdicts.set_column(place, verdicts.field(place), pa.array([status] * len(verdicts)))
+        assert not_held(policy, [unheeded(policy, kept)])[0] == lost
+
+
 def test_a_hold_that_ends_before_the_brokers_retention_keeps_its_word() -> None:
     policy = policy_of(RULE, holds=({**HOLD, "until": "2026-09-21T20:00:00Z"},))
     assert not_held(policy, [unheeded(policy, small(policy)["verdicts"])]) == (0, [])

@@ -15,9 +15,13 @@ from sexton.figures import some
 from sexton.policy import Counts, DefaultLimits, Hold, OwnerCount, Policy, Rule
 from sexton.runs.folder import RunRecord
 from sexton.settings import settings
+from sexton.verdicts.keeping import ALIVE
 from sexton.verdicts.policy import RULE
 
-VERDICTS = ("group_id", "broker_verdict", "broker_expires_at_ms", "policy_verdict", "policy_rule", "policy_owner")
+VERDICTS = (
+    *("group_id", "broker_verdict", "broker_expires_at_ms"),
+    *("policy_verdict", "policy_rule", "policy_owner", "keep_status"),
+)
 
 
 def policy_of(record: RunRecord) -> Policy | None:
@@ -63,8 +67,10 @@ class Unheeded:
 
 
 def unheeded(policy: Policy, verdicts: pa.Table) -> Unheeded:
-    """Unheeded of some verdicts, which must include all verdicts of a group or none."""
-    held = verdicts.filter(pc.equal(verdicts["policy_verdict"], "hold"))
+    """Unheeded of some verdicts, which must include all verdicts of a group or none. Offsets that `sexton keep` keeps
+    alive are not lost."""
+    is_alive = pc.is_in(verdicts["keep_status"], value_set=ALIVE)
+    held = verdicts.filter(pc.and_not(pc.equal(verdicts["policy_verdict"], "hold"), is_alive))
     is_due = pc.equal(verdicts["broker_verdict"], "expire")
     kept = pc.sum(pc.and_(is_due, pc.fill_null(pc.equal(verdicts["policy_verdict"], "keep"), False))).as_py() or 0
     return Unheeded(tuple(_removed_anyway(hold, held) for hold in policy.holds), kept)

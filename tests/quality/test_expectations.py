@@ -79,7 +79,7 @@ BY_ROWS: dict[tuple[str, str], Break] = {
             *(("share_group", LIVING), ("undetermined", LIVING)),
         )
     },
-    ("load_profile", "load_would_fail"): change("load_profile", 0, load_would_fail=True),
+    ("load_profile", "load_failures"): change("load_profile", 0, load_would_fail=True),
     ("load_profile", "sweep_failures"): change("load_profile", 0, sweep_blocked_by="g"),
     ("load_profile", "unknown_types"): change("load_profile", 0, unknown_types=1),
     ("load_profile", "future_batches"): change("load_profile", 0, future_batches=1),
@@ -143,7 +143,7 @@ def test_a_sound_run_keeps_every_expectation() -> None:
     assert {result.table for result in results} == {*(table.name for table in CHECKED_TABLES), "runs"}
 
 
-BY_THE_RUN = {("runs", "is_complete"), ("tombstones", "held_groups")}
+BY_THE_RUN = {("runs", "coverage"), ("tombstones", "held_groups")}
 """What is broken by what the run says, not by rows."""
 
 

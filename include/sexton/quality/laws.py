@@ -209,13 +209,16 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
     },
     "undecodable_records": {"found": ("every record could be decoded", "SELECT * FROM undecodable_records", "warning")},
 }
-_ONLY: Mapping[tuple[str, str], tuple[Any, str]] = {
-    ("runs", "is_complete"): (True, "the log reaches back to its beginning and no log partition is missing"),
-    ("load_profile", "load_would_fail"): (False, "a coordinator could load every log partition"),
-    ("load_profile", "unknown_types"): (0, "every record is of a known type"),
-    ("load_profile", "future_batches"): (0, "no batch has a timestamp more than an hour after the snapshot"),
-}
-"""Table and column -> the only value that raises no warning, and the sentence."""
+_ONLY: Sequence[tuple[str, str, str, Any, str]] = (
+    ("runs", "coverage", "is_complete", True, "the log reaches back to its beginning and no log partition is missing"),
+    ("load_profile", "load_failures", "load_would_fail", False, "a coordinator could load every log partition"),
+    ("load_profile", "unknown_types", "unknown_types", 0, "every record is of a known type"),
+    (
+        *("load_profile", "future_batches", "future_batches", 0),
+        "no batch has a timestamp more than an hour after the snapshot",
+    ),
+)
+"""Table, name, column, the column's only value that raises no warning, and the sentence."""
 _REASONS = {
     "group_removed": "no offset is left behind by the removal of its group",
     "misplaced": "no offset is outside the log partition that its group hashes to",
@@ -226,8 +229,8 @@ _REASONS = {
 LAWS: tuple[Expectation, ...] = (
     *_expectations(_OF_RUNS),
     *(
-        of_values(table, column, sentence, "allowed", {column: [value]}, "warning")
-        for (table, column), (value, sentence) in _ONLY.items()
+        of_values(table, name, sentence, "allowed", {column: [value]}, "warning")
+        for table, name, column, value, sentence in _ONLY
     ),
     *(
         of_values("unreachable_offsets", reason, sentence, "forbidden", {"reason": [reason]}, "warning")

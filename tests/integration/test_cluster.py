@@ -354,7 +354,12 @@ def test_from_the_next_loss_to_the_approval_and_the_ledger(ran: Ran, tmp_path: P
     users = {who: {"user": name, "password": password_of(ran.services, name)} for who, name in PEOPLE.items()}
     asked = {"url": ran.services.url, "minutes": TRIED_MINUTES, **users}
     scheduler_log = str(ran.services.log("airflow-scheduler"))
-    told = chromium.run_script("path.mjs", tmp_path, schedulerLog=scheduler_log, **asked)
+    try:
+        told = chromium.run_script("path.mjs", tmp_path, schedulerLog=scheduler_log, **asked)
+    except AssertionError as error:  # what a page does not show, the tasks of the run explain
+        for log in ran.services.home.glob(f"var/log/airflow/dag_id={APPLY}/*/*/*.log"):
+            error.add_note(f"{log.parent.name} {log.name}: {log.read_text('utf-8')[-2_000:]}")
+        raise
     assert (told["errors"], told["foreign"]) == ([], [])
     assert told["next"] == NEXT
     assert told["offsets"] == len([place for place in ran.committed if place[0] == NEXT])

@@ -50,6 +50,7 @@ class Option:
     setting: str = ""
 
 
+# `help` is argparse's word.
 def option(default: Any, help: str | None = None, metavar: str | None = None, **others: Any) -> Any:  # noqa: A002
     """Declare a field with its Option; `default` may be a function, or `...` for a field that is required."""
     asked: Any = Option(help=help, metavar=metavar, **others)

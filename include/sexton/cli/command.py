@@ -14,7 +14,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, get_args
 
 import typer
@@ -116,11 +116,10 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], F
         epilog = f"{_HEADING}{shown}\n"
         app.info.epilog = app.info.epilog or epilog
         called = name or function.__name__.strip("_").replace("_", "-")
-        app.command(called, cls=_Command, help=text, epilog=epilog)(_with_plain_options(function))
+        own = list(_parameters(function))
+        app.command(called, cls=_Command, help=text, epilog=epilog)(_with_plain_options(function, own))
         # For whoever calls it from Python.
-        function.__kwdefaults__ = {
-            one.name: one.default for one in _parameters(function) if one.default is not one.empty
-        }
+        function.__kwdefaults__ = {one.name: one.default for one in own if one.default is not one.empty}
         return function
 
     return add
@@ -146,17 +145,19 @@ def _parameters(of: Any) -> Iterator[inspect.Parameter]:
         given = fields.get(name, parameter.default)
         if isinstance(given, dataclasses.Field) and OPTION in given.metadata:
             default = parameter.empty if given.default is dataclasses.MISSING else given.default
+            # The checker takes the subscript for a type, which is only known when this runs.
             kind = Annotated[parameter.annotation, given.metadata[OPTION]]  # type: ignore[name-defined]
             yield parameter.replace(annotation=kind, default=default)
         else:
             yield parameter
 
 
-def _with_plain_options(function: Function) -> Function:
-    """`function` with the fields of its objects of options as parameters, and with the options of every command."""
+def _with_plain_options(function: Function, own: Iterable[inspect.Parameter]) -> Function:
+    """`function` with the fields of its objects of options (among its `own` parameters) as parameters, and with the
+    options of every command."""
     objects: dict[str, tuple[Any, list[str]]] = {}
     parameters: list[inspect.Parameter] = []
-    for parameter in _parameters(function):
+    for parameter in own:
         kind, *notes = get_args(parameter.annotation) or (parameter.annotation,)
         if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
             parameters.append(parameter)

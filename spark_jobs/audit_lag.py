@@ -3,8 +3,8 @@
 The job only reads from the cluster, and no message. It archives what the brokers answer.
 """
 
+from sexton.as_text import now_ms
 from sexton.audits import audit_lag
-from sexton.figures import now_ms
 from sexton.job_params import LagRequest
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import job

@@ -3,8 +3,8 @@
 The job only reads from the cluster. It archives what is new in __transaction_state.
 """
 
+from sexton.as_text import now_ms
 from sexton.audits import audit_transactions
-from sexton.figures import now_ms
 from sexton.job_params import TransactionRequest
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import job

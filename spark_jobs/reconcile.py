@@ -6,7 +6,7 @@ The job only reads from the cluster. It takes snapshots into the archive as snap
 import json
 from dataclasses import asdict, replace
 
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.job_params import ReconcileRequest, SnapshotRequest
 from sexton.maintenance import reconcile
 from sexton.pipeline import job

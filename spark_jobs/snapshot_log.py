@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.job_params import SnapshotRequest
 from sexton.pipeline import job, snapshot_log
 from sexton.runs.folder import RunFolder

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(layer.split())
     for layer in """
-        errors numbers figures settings job_params java failpoints distributions uris process_id ports topics
+        errors numbers as_text settings job_params java failpoints distributions uris process_id ports topics
         vocabulary kafka_commands | jit | tables | log | records | archive policy |
         coordinator | coordinator.changes | coordinator.api | kernels |
         verdicts replicas | quality lake kafka | runs | plans | ledger summary | history | views |

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sexton import distributions
+from sexton.as_text import now_ms, some
 from sexton.errors import SextonError, UsageError
-from sexton.figures import now_ms, some
 from sexton.ports import HOST, probe_port
 from sexton.settings import Settings, variable
 from sexton.topics import OFFSETS_TOPIC

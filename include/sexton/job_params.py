@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.numbers import INSTANT, RE2
 from sexton.settings import settings
 from sexton.topics import OFFSETS_TOPIC

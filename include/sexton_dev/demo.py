@@ -19,8 +19,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from sexton.airflow.runs import read_outcome, run_folder
+from sexton.as_text import now_ms
 from sexton.errors import SetupError, SextonError
-from sexton.figures import now_ms
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.report.terminal import print_summary
 from sexton.settings import Settings

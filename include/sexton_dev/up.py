@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sexton.as_text import instant, now_ms
 from sexton.errors import NoCoverage, SetupError, SextonError
-from sexton.figures import instant, now_ms
 from sexton.lake.catalog import open_lake
 from sexton.lake.read import published_runs
 from sexton.settings import Settings, variable

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.analysis.forecast import forecast_of
+from sexton.as_text import DAY_MS
 from sexton.coordinator import expiry
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.profiles import profile_of
-from sexton.figures import DAY_MS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.tables.expiry_forecast import HORIZON_DAYS

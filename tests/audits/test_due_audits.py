@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from sexton.as_text import HOUR_MS
 from sexton.audits import due_audits
 from sexton.audits.due_audits import LAG, TRANSACTIONS, announce
-from sexton.figures import HOUR_MS
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 

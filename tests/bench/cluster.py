@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.job_params import ReplayRequest
 from sexton.kernels.warm_up import warm_up
 from sexton.pipeline.standalone import run_audit

@@ -8,6 +8,7 @@ import pytest
 from pyarrow import fs as pafs
 from pydantic import ValidationError
 
+from sexton.as_text import DAY_MS, HOUR_MS
 from sexton.errors import Refused, UsageError
 from sexton.execution.engine import Clocks
 from sexton.execution.restore.apply_restore import RestoreSummary, apply_restore
@@ -23,7 +24,6 @@ from sexton.execution.standing_approval import (
     revoke,
     write_approval,
 )
-from sexton.figures import DAY_MS, HOUR_MS
 from sexton.ledger.entries import Claim, Intent
 from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
 from tests.execution.restore.test_apply_restore import LEASE_MS, World

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sexton.as_text import now_ms
 from sexton.coordinator.loading import Loaded, load
 from sexton.errors import BrokerError
 from sexton.execution.delete.apply_plan import apply_plan
@@ -19,7 +20,6 @@ from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import KafkaAdmin, connected
 from sexton.execution.status import PlanStatus
 from sexton.execution.windows import Windows
-from sexton.figures import now_ms
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.admin import commit_offsets, group_now

@@ -23,7 +23,7 @@ from jinja2 import Environment
 from pyarrow import fs as pafs
 from rich.console import Console
 
-from sexton.airflow.notifiers import Message, notifier_of
+from sexton.airflow.alert_sinks import Message, notifier_of
 from sexton.airflow.runs import run_folder
 from sexton.errors import Refused, printable
 from sexton.execution.restore.restore_plan import read_restore

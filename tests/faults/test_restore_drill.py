@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.kafka.admin import delete_group
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession

@@ -22,9 +22,9 @@ from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.append import append_tombstones
+from sexton.kafka.broker_settings import reported_settings
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.collect_metadata import log_ends
-from sexton.kafka.configs import reported_settings
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.rights import hidden, topic_states
 from sexton.kafka.session import ClusterSession

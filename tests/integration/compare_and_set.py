@@ -19,6 +19,7 @@ from random import Random
 
 from pyarrow import fs as pafs
 
+from sexton.as_text import now_ms
 from sexton.coordinator.partitioner import partition_of
 from sexton.execution.engine import Clocks
 from sexton.execution.group_records import GroupRecord, group_record
@@ -27,7 +28,6 @@ from sexton.execution.restore.apply_restore import apply_restore
 from sexton.execution.restore.diff import make_restore
 from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.sources import Source
-from sexton.figures import now_ms
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars as pinned
 from sexton.kafka import offset_transactions

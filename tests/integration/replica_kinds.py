@@ -12,11 +12,11 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
+from sexton.as_text import now_ms
 from sexton.cli import main
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import listed_group
-from sexton.figures import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.session import ClusterSession
 from sexton.kafka_commands import SERVERS

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.job_params import ReplayRequest
 from sexton.kafka.client import ClientConfig
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log

@@ -21,13 +21,13 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AclPermissionType
 from pyarrow import fs as pafs
 
+from sexton.as_text import now_ms
 from sexton.execution.delete.apply_plan import apply_plan
 from sexton.execution.delete.preconditions import Rules
 from sexton.execution.delete.recorded import watch_of
 from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import connected
 from sexton.execution.status import PlanStatus
-from sexton.figures import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.admin_snapshot import snapshot_group
 from sexton.kafka.client import ClientConfig

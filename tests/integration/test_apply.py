@@ -21,8 +21,8 @@ import pytest
 from kafka.protocol.producer import ProduceRequest
 from pyarrow import fs as pafs
 
+from sexton.as_text import now_ms
 from sexton.coordinator.partitioner import partition_of
-from sexton.figures import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.admin import group_now
 from sexton.kafka.client import ClientConfig, client_config

@@ -17,8 +17,8 @@ from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
 
 from sexton.airflow.runs import run_folder
+from sexton.as_text import now_ms
 from sexton.errors import SextonError
-from sexton.figures import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets

@@ -10,8 +10,8 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from sexton.kafka.admin import commit_offsets
+from sexton.kafka.broker_settings import BROKER, TOPIC, described
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.configs import BROKER, TOPIC, described
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.rights import topic_states
 from sexton.kafka.session import ClusterSession

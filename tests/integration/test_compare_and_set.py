@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
+from sexton.as_text import now_ms
 from sexton.errors import BrokerError
 from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import KafkaAdmin, connected
@@ -20,7 +21,6 @@ from sexton.execution.restore.apply_restore import RestoreSummary, apply_restore
 from sexton.execution.restore.diff import make_restore
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, Then, keep_restore
 from sexton.execution.restore.sources import Source
-from sexton.figures import now_ms
 from sexton.java import JavaHome
 from sexton.kafka import offset_transactions
 from sexton.kafka.admin import commit_offsets, delete_offsets

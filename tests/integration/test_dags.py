@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
 
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.lake.read import published_runs, read_published

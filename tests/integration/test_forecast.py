@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups

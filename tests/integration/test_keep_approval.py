@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from sexton import cli
+from sexton.as_text import now_ms
 from sexton.execution.standing_approval import PACED
-from sexton.figures import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets

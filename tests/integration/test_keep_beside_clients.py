@@ -17,13 +17,13 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from pyarrow import fs as pafs
 
+from sexton.as_text import now_ms
 from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import KafkaAdmin, connected
 from sexton.execution.restore.apply_restore import apply_restore
 from sexton.execution.restore.diff import make_restore
 from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.sources import Source
-from sexton.figures import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets

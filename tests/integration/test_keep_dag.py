@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from sexton.figures import DAY_MS, MINUTE_MS
+from sexton.as_text import DAY_MS, MINUTE_MS
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.ledger.entries import Intent

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from sexton.as_text import now_ms
 from sexton.cli import main
-from sexton.figures import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.session import ClusterSession
 from sexton.lag.measure_lag import measure

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.java import JavaHome
 from sexton.job_params import ReplayRequest
 from sexton.kafka.client import ClientConfig, client_config

@@ -14,7 +14,7 @@ from confluent_kafka.admin import NewTopic
 from pyarrow import fs as pafs
 
 from sexton import cli
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.client import ClientConfig, client_config

@@ -17,7 +17,7 @@ import pytest
 from sexton.analysis.sweep_clock import clock_of, clock_of_leader, gone
 from sexton.archive.folder import filesystem
 from sexton.archive.leader_epochs import led_from
-from sexton.figures import now_ms
+from sexton.as_text import now_ms
 from sexton.java import JavaHome
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession

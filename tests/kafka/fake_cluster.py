@@ -20,8 +20,8 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sexton.errors import BrokerError
 from sexton.kafka.admin_client import Answers, K, Question
+from sexton.kafka.broker_settings import BROKER
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.configs import BROKER
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.log.batch import encode_batch, read_batches
 from sexton.records import ZERO_UUID

@@ -2,8 +2,8 @@
 
 import pytest
 
+from sexton.kafka.broker_settings import reported_settings
 from sexton.kafka.client import client_config
-from sexton.kafka.configs import reported_settings
 from sexton.kafka.failures import NotAllowed, TransientError
 from sexton.kafka.group_state import list_groups
 from sexton.topics import OFFSETS_TOPIC

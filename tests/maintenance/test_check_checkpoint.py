@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sexton.as_text import DAY_MS
 from sexton.errors import DataQualityFailure, NoCoverage
-from sexton.figures import DAY_MS
 from sexton.maintenance import check_checkpoint
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.figures import DAY_MS, HOUR_MS
+from sexton.as_text import DAY_MS, HOUR_MS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.maintenance import compact_tables, expire_runs

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sexton.archive import files as store
+from sexton.as_text import HOUR_MS
 from sexton.errors import NoCoverage
 from sexton.failpoints import FAILPOINTS
-from sexton.figures import HOUR_MS
 from sexton.history.published_story import published_story
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load

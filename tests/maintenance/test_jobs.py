@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 from sexton.job_params import REQUESTS
 from sexton.lake.catalog import Lake
 from sexton.maintenance.compact_tables import CompactedTables

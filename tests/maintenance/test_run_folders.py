@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 from sexton.maintenance import run_folders as folders
 from sexton.maintenance.run_folders import OldRunFolders
 

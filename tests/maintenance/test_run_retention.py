@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.figures import DAY_MS, HOUR_MS
+from sexton.as_text import DAY_MS, HOUR_MS
 from sexton.maintenance.run_retention import MONTH_MS, RunRetention, kept, needed_bases
 
 RETENTION = RunRetention(all_hours=2, hourly_days=1, daily_months=1)

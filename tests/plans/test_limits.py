@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.analysis.forecast import forecast_of
+from sexton.as_text import DAY_MS
 from sexton.coordinator.loading import Loaded
-from sexton.figures import DAY_MS
 from sexton.plans.limits import limits_exceeded, not_held, owner_totals, unheeded
 from sexton.plans.plan_content import losses_of, taken_by
 from sexton.policy import Policy, decide, decide_bare

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 from sexton.transactions.ids import Family, expires_at_ms, family_of, floods, forecast
 from sexton.transactions.states import TransactionState
 from tests.transactions.logs import BASE_MS

@@ -6,7 +6,7 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from sexton.figures import DAY_MS, HOUR_MS
+from sexton.as_text import DAY_MS, HOUR_MS
 from tests.archived import Archive, next_offset
 from tests.log_builder import BatchSpec, commit, encode_log, group_entry, tombstone
 

@@ -8,7 +8,7 @@ numba or Kafka client. The work itself is in spark_jobs/ and in the command line
     formats.py        formats of form fields              consent.py       whether an answer allows a change
     defaults.py       what DAGs share                     commands.py      `sexton` as a child process
     runs.py           run folders, outcomes of jobs       pools.py         Airflow pools, one slot each
-    alerts.py         alerts, sent by notifiers.py        brokers.py       Kafka connections
+    alerts.py         alerts, sent by alert_sinks.py       brokers.py       Kafka connections
     openlineage.py    datasets of each task               listener.py      how a run was triggered
     assets.py         published tables, their Assets      plugin.py        the Airflow plugin
     keep_tasks.py     tasks that keep offsets alive

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from airflow.sdk import BaseNotifier
 from airflow.sdk.configuration import conf
 
-from sexton.airflow.notifiers import Message, send
+from sexton.airflow.alert_sinks import Message, send
 from sexton.airflow.runs import read_outcome, run_folder
 from sexton.errors import DataQualityFailure, Refused, UsageError, printable
 from sexton.settings import settings

@@ -27,7 +27,7 @@ from sexton.airflow.consent import (
     question,
 )
 from sexton.airflow.runs import run_folder
-from sexton.figures import ms_of
+from sexton.as_text import ms_of
 from sexton.settings import settings
 
 

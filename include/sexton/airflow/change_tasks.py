@@ -32,8 +32,8 @@ from sexton.airflow.consent import (
     question,
     require_login,
 )
+from sexton.as_text import now_ms
 from sexton.errors import printable
-from sexton.figures import now_ms
 from sexton.job_params import DRY_RUN_SINK, LOG_SINK, ApplyTombstones, JobRequest, RestoreOffsets
 from sexton.settings import Cluster, settings
 

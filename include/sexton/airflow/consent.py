@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sexton.airflow.commands import CommandRefused
+from sexton.as_text import HOUR_MS
 from sexton.errors import UsageError
-from sexton.figures import HOUR_MS
 from sexton.settings import Settings
 
 APPROVE = "Approve"

@@ -11,10 +11,10 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub leaves the d
     DeadlineReference,
 )
 
+from sexton.airflow.alert_sinks import sender
 from sexton.airflow.alerts import AlertOnFailure, alert_late_run
 from sexton.airflow.assets import due_asset, due_name
 from sexton.airflow.forms import form
-from sexton.airflow.notifiers import sender
 from sexton.airflow.spark_tasks import macros
 from sexton.settings import AFTER_RUNS, Cluster, settings
 

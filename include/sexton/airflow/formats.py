@@ -11,7 +11,7 @@ from typing import Any
 
 from jsonschema import FormatChecker
 
-from sexton.figures import ms_of
+from sexton.as_text import ms_of
 from sexton.numbers import INSTANT
 
 

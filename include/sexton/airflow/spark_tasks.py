@@ -49,8 +49,8 @@ from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import AUDIT_POOL, KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import has_file, read_outcome, remove_outcome, run_folder
 from sexton.airflow.warm_jobs import ForkedJob, is_warm
+from sexton.as_text import ms_of
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
-from sexton.figures import ms_of
 from sexton.job_params import REQUESTS, STAGES
 from sexton.process_id import TASK, host, process_id
 from sexton.settings import Cluster, environment, setting_of, settings, variable

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.as_text import DAY_MS
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.figures import DAY_MS
 from sexton.plans.limits import policy_of
 from sexton.policy import CompiledPolicy, Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.analysis.forecast import going_of, whole_groups
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.profiles import profile_of
-from sexton.figures import MINUTE_MS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.ledger.recorded_steps import keep_steps_of

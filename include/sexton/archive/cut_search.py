@@ -8,7 +8,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, read_segment_manifest
 from sexton.archive.log_position import LogPosition
-from sexton.figures import HOUR_MS
+from sexton.as_text import HOUR_MS
 from sexton.log.crc import U8Array
 from sexton.log.headers import headers_of
 from sexton.log.segment import Segment, file_bytes

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.as_text import HOUR_MS
 from sexton.audits.publish_audit import publish_audit
-from sexton.figures import HOUR_MS
 from sexton.job_params import LagRequest
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster, require_cluster

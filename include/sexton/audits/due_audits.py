@@ -7,7 +7,7 @@ backfilled run of the past makes neither due.
 from pydantic import BaseModel
 
 from sexton.archive.folder import filesystem
-from sexton.figures import HOUR_MS
+from sexton.as_text import HOUR_MS
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from sexton.lake.read import published_instants

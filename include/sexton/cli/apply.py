@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from sexton.as_text import HOUR_MS, count, now_ms, some
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, progress_until_terminated, publish
 from sexton.cli.options import (
     ArchiveUri,
@@ -18,7 +19,6 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.errors import UsageError
-from sexton.figures import HOUR_MS, count, now_ms, some
 from sexton.report.meanings import beyond_broker_sentence
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sexton.as_text import count, duration, instant, now_ms, size, some
 from sexton.cli.command import command, command_group
 from sexton.cli.options import (
     ArchiveUri,
@@ -23,7 +24,6 @@ from sexton.cli.options import (
 from sexton.cli.output import print_archived, print_aside, print_json, print_line, print_table
 from sexton.cli.progress import bar
 from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
-from sexton.figures import count, duration, instant, now_ms, size, some
 from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sexton import figures
+from sexton import as_text
+from sexton.as_text import now_ms
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import DEFAULT_ROWS, Json, ShownRows, check_profile, parse_instant
@@ -20,7 +21,6 @@ from sexton.cli.output import (
 )
 from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
-from sexton.figures import now_ms
 
 if TYPE_CHECKING:
     from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
@@ -122,11 +122,11 @@ def _diff_snapshots(texts: tuple[str, str], ends: "Ends", log: LogInput, limit: 
     if json:
         _print_json(texts, compared, coverage=series.coverage, admin_snapshots=read, groups_left_out=left_out)
         return 0
-    between = f"from {figures.instant(first.taken_at_ms)} to {figures.instant(last.taken_at_ms)}"
-    print_line(f"coverage {series.coverage}: {figures.some(read, 'snapshot')} {series.source}, {between}")
+    between = f"from {as_text.instant(first.taken_at_ms)} to {as_text.instant(last.taken_at_ms)}"
+    print_line(f"coverage {series.coverage}: {as_text.some(read, 'snapshot')} {series.source}, {between}")
     if left_out:
         print_line(
-            f"left out: {figures.some(left_out, 'group')} that one of both admin snapshots does not answer about"
+            f"left out: {as_text.some(left_out, 'group')} that one of both admin snapshots does not answer about"
         )
     _print(compared, limit)
     return 0
@@ -163,14 +163,14 @@ def _side(text: str, log: LogInput) -> "Side":
 
 def _print(found: "InstantComparison", limit: int) -> None:
     for name, counts in found.counts().items():
-        print_line(f"{name}: " + ", ".join(f"{figures.count(number)} {change}" for change, number in counts.items()))
+        print_line(f"{name}: " + ", ".join(f"{as_text.count(number)} {change}" for change, number in counts.items()))
     for rows in (found.groups, found.offsets):
         names = [name for name in COLUMNS if name in rows.column_names]
         shown = rows.select(names).slice(0, limit or None)
         print_section(
             [COLUMNS[name] for name in names],
             (
-                [figures.instant(value) if name.endswith("_ms") else value for name, value in row.items()]
+                [as_text.instant(value) if name.endswith("_ms") else value for name, value in row.items()]
                 for row in shown.to_pylist()
             ),
         )

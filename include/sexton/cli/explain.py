@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton import figures
+from sexton import as_text
+from sexton.as_text import MINUTE_MS, now_ms
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import GroupId, Json, RetentionMinutes, option, parse_optional_instant, parse_partition, shared
@@ -22,7 +23,6 @@ from sexton.cli.output import (
     print_view_json,
 )
 from sexton.cli.progress import working
-from sexton.figures import MINUTE_MS, now_ms
 from sexton.kafka_commands import abort_transaction
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short
@@ -179,10 +179,10 @@ def _print_who(who: "list[Who]") -> None:
     for one in who:
         print_line()
         print_line(
-            f"{one.what} at {figures.instant(one.timestamp_ms)}: {one.certainty.replace('_', ' ')}, {one.reason}"
+            f"{one.what} at {as_text.instant(one.timestamp_ms)}: {one.certainty.replace('_', ' ')}, {one.reason}"
         )
         if one.callers:
-            rows = ((c.principal, c.host, c.client_id, c.api, figures.instant(c.at_ms), c.line) for c in one.callers)
+            rows = ((c.principal, c.host, c.client_id, c.api, as_text.instant(c.at_ms), c.line) for c in one.callers)
             print_table(WHO_COLUMNS, rows)
 
 
@@ -378,7 +378,7 @@ def _without_log(
             profile=choose(log.profile or AUTO, snapshot.metadata.broker_version).profile,
         )
     head = {"cluster_id": snapshot.cluster_id, "as_of_ms": snapshot.taken_at_ms, "coverage": series.coverage}
-    return Answer(story=found, name=f"{series.source}, as of {figures.instant(snapshot.taken_at_ms)}", head=head)
+    return Answer(story=found, name=f"{series.source}, as of {as_text.instant(snapshot.taken_at_ms)}", head=head)
 
 
 def _is_asked(asked: Target, topic: str, partition: int) -> bool:
@@ -401,13 +401,13 @@ def _print(name: str, found: "Story") -> None:
 
 def _expires(one: "NextVerdict") -> str:
     """When an offset is due: an instant, or the interval in which it falls due."""
-    at = figures.instant(one.expires_at_ms)
-    return at if one.due_after_ms is None else f"{figures.instant(one.due_after_ms)} to {at}"
+    at = as_text.instant(one.expires_at_ms)
+    return at if one.due_after_ms is None else f"{as_text.instant(one.due_after_ms)} to {at}"
 
 
 def _transaction_row(row: dict[str, Any]) -> tuple[object, ...]:
     return (
-        *(row["producer_id"], row["producer_epoch"], figures.instant(row["since_ms"]), row["start_offset"]),
+        *(row["producer_id"], row["producer_epoch"], as_text.instant(row["since_ms"]), row["start_offset"]),
         f"{row['verdict']} (overdue)" if row["is_overdue"] else row["verdict"],
         row["transactional_id"] and short(row["transactional_id"]),
         row["state"],
@@ -417,8 +417,8 @@ def _transaction_row(row: dict[str, Any]) -> tuple[object, ...]:
 
 def _transaction_text(row: dict[str, Any]) -> str:
     """Why, since which audit, and what to do about one that hangs."""
-    audit = "" if row["audited_at_ms"] is None else f" (audit of {figures.instant(row['audited_at_ms'])})"
-    ends = "" if row["ends_at_ms"] is None else f"; ends at {figures.instant(row['ends_at_ms'])} at the latest"
+    audit = "" if row["audited_at_ms"] is None else f" (audit of {as_text.instant(row['audited_at_ms'])})"
+    ends = "" if row["ends_at_ms"] is None else f"; ends at {as_text.instant(row['ends_at_ms'])} at the latest"
     fix = f"; to end it: {abort_transaction(row['abort_arguments'])}" if row["abort_arguments"] else ""
     return f"producer {row['producer_id']}: {row['evidence']}{ends}{fix}{audit}"
 
@@ -426,4 +426,4 @@ def _transaction_text(row: dict[str, Any]) -> str:
 def _event_rows(events: "Iterable[Event]") -> Iterable[tuple[object, ...]]:
     for event in events:
         log_offset = None if event.log_offset < 0 else event.log_offset
-        yield figures.instant(event.timestamp_ms), log_offset, event.what, event.detail
+        yield as_text.instant(event.timestamp_ms), log_offset, event.what, event.detail

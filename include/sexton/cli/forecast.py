@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton import figures
+from sexton import as_text
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import judged_tables, replayed
 from sexton.cli.options import DEFAULT_ROWS, Json, PolicyFile, RetentionMinutes, ShownRows
@@ -100,7 +100,7 @@ def _print(
         return
     policy = "" if found.policy_sha256 is None else f", policy {found.policy_sha256[:12]}"
     print_line(
-        f"as of {figures.instant(found.as_of_ms)}, retention {figures.duration(found.retention_ms)}{policy}: "
+        f"as of {as_text.instant(found.as_of_ms)}, retention {as_text.duration(found.retention_ms)}{policy}: "
         "if nobody commits and no group changes"
     )
     print_line()
@@ -118,7 +118,7 @@ def _print_groups(found: "ForecastResult", limit: int) -> None:
         print_line("nothing expires within 30 days")
         return
     horizons = found.horizons()
-    sums = ((figures.some(h.days, "day"), h.by, h.offsets, h.groups, h.whole_groups) for h in horizons)
+    sums = ((as_text.some(h.days, "day"), h.by, h.offsets, h.groups, h.whole_groups) for h in horizons)
     print_table(SUM_COLUMNS, sums)
     print_line()
     print_table(GROUP_COLUMNS, map(_group_row, groups), limit=limit)
@@ -132,8 +132,8 @@ def _group_row(group: dict[str, Any]) -> tuple[object, ...]:
     return (
         short(group["group_id"]),
         *(group[f"within_{days}_days"] for days in (1, 7, 30)),
-        None if whole_days is None else f"within {figures.some(whole_days, 'day')}",
-        figures.instant(group["first_expires_at_ms"]),
+        None if whole_days is None else f"within {as_text.some(whole_days, 'day')}",
+        as_text.instant(group["first_expires_at_ms"]),
         ", ".join(group["by"]),
     )
 
@@ -146,10 +146,10 @@ def _print_group(group: dict[str, Any]) -> None:
     if (then := group["if_abandoned"]) is not None:
         print_line()
         print_line("if its coordinator loads it now and its members never come back:")
-        steps = ((figures.instant(step.at_ms), step.state, step.member_count) for step in then["steps"])
+        steps = ((as_text.instant(step.at_ms), step.state, step.member_count) for step in then["steps"])
         print_table(STEP_COLUMNS, steps)
         print_line()
-        due = ((one["topic"], one["partition"], figures.instant(one["expires_at_ms"])) for one in then["offsets"])
+        due = ((one["topic"], one["partition"], as_text.instant(one["expires_at_ms"])) for one in then["offsets"])
         print_table(("TOPIC", "PARTITION", "EXPIRES"), due)
         if then["sweep_blocked"] is not None:
             print_line()
@@ -160,7 +160,7 @@ def _print_group(group: dict[str, Any]) -> None:
 
 
 def _offset_row(offset: "OffsetForecast") -> tuple[object, ...]:
-    at, by = figures.instant(offset.expires_at_ms), offset.changes_by
+    at, by = as_text.instant(offset.expires_at_ms), offset.changes_by
     if offset.kept_until_ms is not None:
         by = f"kept {until_text(offset.kept_until_ms)}"
     return offset.topic, offset.partition, offset.committed_offset, at, _gone(offset), offset.by, offset.reason, by
@@ -171,4 +171,4 @@ def _gone(offset: "OffsetForecast") -> str | None:
     if offset.gone_until_ms is None:
         return None
     at_ms = offset.gone_until_ms if offset.gone_ms is None else offset.gone_ms
-    return f"{'by ' if offset.gone_ms is None else ''}{figures.instant(round(at_ms / 1_000) * 1_000)}"
+    return f"{'by ' if offset.gone_ms is None else ''}{as_text.instant(round(at_ms / 1_000) * 1_000)}"

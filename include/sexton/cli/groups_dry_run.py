@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton import figures
+from sexton import as_text
+from sexton.as_text import MINUTE_MS, now_ms
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import GroupId, Json, codec_number, option, parse_exact_partition, shared
 from sexton.cli.output import error_fields, print_line, print_notes, print_section, print_table, print_view_json
 from sexton.errors import UsageError
-from sexton.figures import MINUTE_MS, now_ms
 from sexton.log.entry import CODECS
 from sexton.report.names import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sexton.coordinator.api.broker_settings import BrokerSettings
+    from sexton.coordinator.api.append_settings import AppendSettings
     from sexton.coordinator.api.commit import Commit
     from sexton.coordinator.api.dry_run import CommitDryRun
     from sexton.coordinator.api.errors import Error
@@ -59,9 +59,9 @@ class BrokerInput:
     )
     leader_epoch: int = _setting("--leader-epoch N", "Leader epoch of the log partition.", default=0, min=0)
 
-    def settings(self, view: "CoordinatorView") -> "BrokerSettings":
+    def settings(self, view: "CoordinatorView") -> "AppendSettings":
         """The recorded settings of the broker, overridden by the options."""
-        from sexton.coordinator.api.broker_settings import ACKS, broker_settings, impossible_codec
+        from sexton.coordinator.api.append_settings import ACKS, append_settings, impossible_codec
 
         recorded, profile = view.recorded, view.coordinator.profile
         codec = codec_number(self.codec)
@@ -72,7 +72,7 @@ class BrokerInput:
                 what, fix = "Kafka 4.x has no offsets.commit.required.acks", "leave it out (KIP-1041)"
                 raise UsageError(what, where="--required-acks", fix=fix)
             recorded = replace(recorded, broker_settings={**recorded.broker_settings, ACKS: str(self.required_acks)})
-        settings = broker_settings(recorded, profile=profile)
+        settings = append_settings(recorded, profile=profile)
         if codec is None:
             view.warnings.extend(settings.warnings)
         asked = {"codec": codec, "message_format": self.message_format}
@@ -345,7 +345,7 @@ def check_join(
     if answer.writes_record:
         print_line("the record of the new group is appended: see `sexton groups metadata-record`")
     rows = (
-        (one.member_id, "waits" if one.awaits_sync else one.sync_error, figures.instant(ends_ms))
+        (one.member_id, "waits" if one.awaits_sync else one.sync_error, as_text.instant(ends_ms))
         for one, ends_ms in sessions
     )
     print_section(MEMBER_COLUMNS, rows)
@@ -367,7 +367,7 @@ def _commit_json(group: str, places: list[tuple[str, int]], dry_run: "CommitDryR
 
 
 def _print_append(
-    batch: bytes, record_count: int, *, end: "LogEnd", broker: "BrokerSettings", view: "CoordinatorView"
+    batch: bytes, record_count: int, *, end: "LogEnd", broker: "AppendSettings", view: "CoordinatorView"
 ) -> None:
     if not batch:
         print_line("nothing would be appended")
@@ -384,7 +384,7 @@ def _print_append(
     print_line(f"answered {when}")
 
 
-def _waits(broker: "BrokerSettings") -> dict[str, int]:
+def _waits(broker: "AppendSettings") -> dict[str, int]:
     return {"required_acks": broker.required_acks, "commit_timeout_ms": broker.commit_timeout_ms}
 
 

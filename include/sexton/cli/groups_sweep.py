@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from sexton import figures
+from sexton import as_text
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import judged_tables, replayed
 from sexton.cli.options import RULES, Json, RetentionMinutes, option, parse_exact_partition
@@ -133,7 +133,7 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
     if json:
         print_json({"operation": "check-sweep", **found, "warnings": warnings})
         return
-    print_line(f"a sweep at {figures.instant(found['as_of_ms'])}:")
+    print_line(f"a sweep at {as_text.instant(found['as_of_ms'])}:")
     rows = [
         (sweep["coordinator"], *part.values())
         for sweep in found["sweeps"]
@@ -145,7 +145,7 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
     for sweep in found["sweeps"]:
         who = "the broker" if sweep["coordinator"] is None else f"broker {sweep['coordinator']}"
         logs = "logs:" if sweep["log_lines"] else "logs nothing"
-        print_line(f"{who} removes {figures.some(sweep['offsets'], 'offset')}, and {logs}")
+        print_line(f"{who} removes {as_text.some(sweep['offsets'], 'offset')}, and {logs}")
         for line, times in Counter(sweep["log_lines"]).items():
             print_line(f"  {line}{'' if times == 1 else f' ({times} times)'}")
     kept = ([*row.values()] for row in found["kept_by_commits_in_flight"])
@@ -161,7 +161,7 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
         else:
             print_line("the cache keeps them, and the next sweep tries again")
     columns, past = ("coordinator", "offsets", "certain_offsets", "log_partitions"), found["past_sweeps"]
-    sweeps = ((figures.instant(one["started_at_ms"]), *(one[name] for name in columns)) for one in past)
+    sweeps = ((as_text.instant(one["started_at_ms"]), *(one[name] for name in columns)) for one in past)
     print_section(PAST_COLUMNS, sweeps)
     if past:
         print_aside("by who led each log partition then, or else when the snapshot was taken")

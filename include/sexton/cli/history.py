@@ -4,6 +4,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated
 
+from sexton.as_text import instant, now_ms, some
 from sexton.cli.command import Without, command, command_group
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import (
@@ -23,7 +24,6 @@ from sexton.cli.options import (
 from sexton.cli.output import print_aside, print_json, print_line
 from sexton.cli.progress import bar
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
-from sexton.figures import instant, now_ms, some
 
 if TYPE_CHECKING:
     from sexton.archive.folder import Folder

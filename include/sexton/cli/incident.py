@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sexton import figures
+from sexton import as_text
+from sexton.as_text import now_ms
 from sexton.cli.explain import AuthorizerLogs, LogTimeZone, answer_of, broker_logs
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import OUTPUT, GroupId, Json, RetentionMinutes, flag, option, parse_optional_instant, required
 from sexton.cli.output import UNDECODABLE, print_doubts, print_json, print_line
 from sexton.errors import UsageError
-from sexton.figures import now_ms
 from sexton.report.names import short
 from sexton.uris import uri_without_login
 
@@ -133,7 +133,7 @@ def _print(found: "Incident", out: Path, beside: Path) -> None:
     state = found.state or "no such group now"
     print_line(f"{short(found.group_id)}: {state if found.is_held else 'no coordinator has it'}")
     for cause in found.causes:
-        last = f"{' or '.join(cause.kinds)} at {figures.instant(cause.last_ms)}"
+        last = f"{' or '.join(cause.kinds)} at {as_text.instant(cause.last_ms)}"
         print_line(f"cause    {last}: {'; or '.join(cause.meanings)}")
     for who in found.who:
         names = ", ".join(f"{caller.principal} from {caller.host}" for caller in who.callers)

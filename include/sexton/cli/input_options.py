@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sexton.as_text import now_ms
 from sexton.cli.options import (
     AUTO_PROFILE,
     INPUT,
@@ -26,7 +27,6 @@ from sexton.cli.options import (
 )
 from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
-from sexton.figures import now_ms
 from sexton.log.entry import CODECS
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from sexton.as_text import now_ms
 from sexton.cli.input_options import LogInput, ReplayInput
 from sexton.cli.options import ClusterInput, archive_uri, parse_instant, read_policy_file
 from sexton.cli.output import print_doubts
 from sexton.errors import NoCoverage
-from sexton.figures import now_ms
 
 if TYPE_CHECKING:
     from sexton.analysis.forecast_result import RunTables

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from sexton.as_text import now_ms
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
@@ -24,7 +25,6 @@ from sexton.cli.options import (
 from sexton.cli.output import print_json, print_line
 from sexton.cli.restore import show_or_apply
 from sexton.errors import UsageError
-from sexton.figures import now_ms
 
 if TYPE_CHECKING:
     from sexton.execution.restore.apply_restore import RestoreSummary

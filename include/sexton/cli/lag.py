@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton import figures
+from sexton import as_text
+from sexton.as_text import now_ms
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import replayed, with_snapshot
@@ -24,7 +25,6 @@ from sexton.cli.options import (
 from sexton.cli.output import print_aside, print_doubts, print_json_rows, print_left_out, print_line, print_table
 from sexton.cli.progress import bar
 from sexton.errors import NoCoverage, UsageError
-from sexton.figures import now_ms
 from sexton.report.names import short
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _print(
         }
         print_json_rows(document, "offsets")
         return
-    print_line(f"as of {figures.instant(instant.as_of_ms)}")
+    print_line(f"as of {as_text.instant(instant.as_of_ms)}")
     if not lags.num_rows:
         print_line("no committed offsets")
     else:
@@ -226,7 +226,7 @@ def _interval(min_ms: int | None, max_ms: int | None) -> str | None:
 
 
 def _duration(span_ms: int) -> str:
-    return figures.duration(span_ms) if span_ms else "0"
+    return as_text.duration(span_ms) if span_ms else "0"
 
 
 def _notes(row: dict[str, Any]) -> Iterable[str]:
@@ -246,4 +246,4 @@ def _notes(row: dict[str, Any]) -> Iterable[str]:
             row["timestamp_type"] or "", "newest timestamp"
         )
     if row["loses_at_min_ms"] is not None:
-        yield f"kept until {figures.instant(row['loses_at_min_ms'])}"
+        yield f"kept until {as_text.instant(row['loses_at_min_ms'])}"

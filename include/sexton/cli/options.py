@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sexton.as_text import ms_of
 from sexton.coordinator import profiles
 from sexton.errors import UsageError
-from sexton.figures import ms_of
 from sexton.log.entry import CODECS
 from sexton.numbers import whole_number
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sexton.as_text import count, size, some
 from sexton.errors import UndecodableInput
-from sexton.figures import count, size, some
 from sexton.report.names import NAME_CELLS, harmless, short, visible
 from sexton.uris import uri_without_login
 

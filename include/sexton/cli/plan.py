@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sexton import figures
+from sexton import as_text
 from sexton.cli.audit import claim
 from sexton.cli.command import Without
 from sexton.cli.input_options import ReplayInput
@@ -98,11 +98,11 @@ def _print(made: "Planned", out: Path, replay: ReplayInput, *, tree: bool) -> No
     print_line(beyond_broker_sentence(record))
     print_line(f"plan_id      {record.plan_id}")
     print_line(f"plan_sha256  {made.plan.sha256}")
-    print_line(f"as of        {figures.instant(record.as_of_ms)}")
+    print_line(f"as of        {as_text.instant(record.as_of_ms)}")
     print_line(
-        f"takes        {figures.some(counts['offsets'], 'offset')} of {figures.count(counts['groups_losing'])} of "
-        f"{figures.some(counts['groups_total'], 'group')}, {figures.some(counts['groups_deleted'], 'whole group')}; "
-        f"{figures.some(counts['tombstones'], 'record')}, largest batch {figures.size(record.largest_batch_bytes)}"
+        f"takes        {as_text.some(counts['offsets'], 'offset')} of {as_text.count(counts['groups_losing'])} of "
+        f"{as_text.some(counts['groups_total'], 'group')}, {as_text.some(counts['groups_deleted'], 'whole group')}; "
+        f"{as_text.some(counts['tombstones'], 'record')}, largest batch {as_text.size(record.largest_batch_bytes)}"
     )
     if record.losses:
         print_line()
@@ -121,7 +121,7 @@ def _print(made: "Planned", out: Path, replay: ReplayInput, *, tree: bool) -> No
         for command in commands:
             print_line(f"    {command}")
         if (left := counts["groups_losing"] - len(commands)) > 0:
-            print_line(f"    and those of {figures.some(left, 'group')} more")
+            print_line(f"    and those of {as_text.some(left, 'group')} more")
         print_line()
     print_line(f"page         {out / 'plan' / 'plan.html'}")
     if made.kept_at is None:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton import figures
+from sexton import as_text
+from sexton.as_text import MINUTE_MS, now_ms
 from sexton.cli.command import Without, command, command_group
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import GroupId, Json, RetentionMinutes, option
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_notes, print_view_json
 from sexton.cli.policy_output import ONLY_SHORTENS, decision_fields, decisions_of, judged_group, print_group
 from sexton.errors import DataQualityFailure, UsageError
-from sexton.figures import MINUTE_MS, now_ms
 from sexton.report.names import short
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def check(
         else:
             for diagnostic in error.diagnostics:
                 print_aside(str(diagnostic))
-            print_aside(f"error: {short(str(file))}: {figures.some(len(error.diagnostics), 'mistake')}")
+            print_aside(f"error: {short(str(file))}: {as_text.some(len(error.diagnostics), 'mistake')}")
         return UsageError.exit_code
     warnings = lint_policy(policy, document, retention_ms=retention_minutes * MINUTE_MS, now_ms=now_ms())
     if json:
@@ -70,8 +70,8 @@ def check(
         print_json({"is_valid": True, **head, "warnings": warnings})
         return 0
     print_doubts(map(str, warnings))
-    counts = (figures.some(len(policy.holds), "hold"), figures.some(len(policy.rules), "rule"))
-    print_line(f"{short(str(file))}: valid, {' and '.join(counts)}, {figures.some(len(policy.tests), 'test')}")
+    counts = (as_text.some(len(policy.holds), "hold"), as_text.some(len(policy.rules), "rule"))
+    print_line(f"{short(str(file))}: valid, {' and '.join(counts)}, {as_text.some(len(policy.tests), 'test')}")
     print_line(f"sha256 {policy.sha256}")
     print_line(f"What no rule matches is kept; {ONLY_SHORTENS}.")
     return 0
@@ -115,7 +115,7 @@ def put_to_test(
             print_line(f"FAIL  {result.name}: {', '.join(result.complaints)}")
             for one in result.considered:
                 print_line(f"      {one.rule}: {one.outcome}, {one.why}")
-        print_line(f"{len(results) - len(failed)} of {figures.some(len(results), 'test')} passed")
+        print_line(f"{len(results) - len(failed)} of {as_text.some(len(results), 'test')} passed")
     return DataQualityFailure.exit_code if failed else 0
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sexton import figures
+from sexton import as_text
 from sexton.cli.input_options import LogInput
 from sexton.cli.output import print_aside, print_line, print_section, print_table
 from sexton.errors import UsageError
@@ -64,8 +64,8 @@ def decision_fields(one: "Decided") -> dict[str, Any]:
 def print_group(judged: "JudgedGroup", decisions: "list[Decided]", *, now_ms: int) -> None:
     """Print the decisions on the offsets, then the outcome of each hold and rule, once for offsets that share it."""
     group = judged.group
-    active = "" if group.last_active_ms is None else f", last active {figures.instant(group.last_active_ms)}"
-    print_line(f"{short(group.group_id)}: {group.group_type}, {group.state}{active}; judged {figures.instant(now_ms)}")
+    active = "" if group.last_active_ms is None else f", last active {as_text.instant(group.last_active_ms)}"
+    print_line(f"{short(group.group_id)}: {group.group_type}, {group.state}{active}; judged {as_text.instant(now_ms)}")
     rows = (_row(offset, decision) for offset, decision, _ in decisions if offset is not None)
     print_section(OFFSET_COLUMNS, rows)
     for names, considered in _alike(decisions):
@@ -79,12 +79,12 @@ def print_group(judged: "JudgedGroup", decisions: "list[Decided]", *, now_ms: in
     ]
     if lost:
         held = " (held)" if any(decision.verdict == "hold" for decision in lost) else ""
-        what = f"{figures.some(len(lost), 'offset')} that the policy keeps{held}"
+        what = f"{as_text.some(len(lost), 'offset')} that the policy keeps{held}"
         print_aside(f"! the broker expires {what} at its next sweep: {ONLY_SHORTENS}")
 
 
 def _row(offset: "JudgedOffset", decision: "Decision") -> Sequence[object]:
-    facts, expires = offset.facts, figures.instant(decision.expires_at_ms)
+    facts, expires = offset.facts, as_text.instant(decision.expires_at_ms)
     of_broker = f"{facts.broker_verdict} ({facts.broker_reason})"
     of_policy = decision.verdict, decision.reason, decision.rule, expires
     return facts.topic, facts.partition, offset.committed_offset, of_broker, *of_policy

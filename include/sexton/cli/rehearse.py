@@ -4,6 +4,7 @@ import json as jsonlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from sexton.as_text import now_ms, some
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import (
@@ -24,7 +25,6 @@ from sexton.cli.options import (
 from sexton.cli.output import print_aside, print_json, print_line, print_section, print_table, print_warnings
 from sexton.cli.progress import working
 from sexton.errors import UsageError
-from sexton.figures import now_ms, some
 
 if TYPE_CHECKING:
     from sexton.rehearsal.rehearse import Rehearsal

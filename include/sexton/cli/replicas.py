@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sexton.as_text import count, now_ms, some
 from sexton.cli.command import command_group
 from sexton.cli.options import (
     DEFAULT_ROWS,
@@ -25,7 +26,6 @@ from sexton.cli.output import (
     print_section,
 )
 from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
-from sexton.figures import count, now_ms, some
 
 if TYPE_CHECKING:
     from sexton.replicas import ReplicaComparison

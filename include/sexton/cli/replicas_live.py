@@ -4,11 +4,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from sexton.as_text import now_ms, size, some
 from sexton.cli.options import ClusterInput, Json, required, shared
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.cli.progress import bar, working
 from sexton.errors import DataQualityFailure, UndecodableInput
-from sexton.figures import now_ms, size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sexton.as_text import now_ms
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, progress_until_terminated, publish
 from sexton.cli.options import (
     DEFAULT_ROWS,
@@ -22,7 +23,6 @@ from sexton.cli.output import print_aside
 from sexton.cli.progress import working
 from sexton.cli.restore_output import print_diff, print_restore, print_result
 from sexton.errors import UsageError
-from sexton.figures import now_ms
 from sexton.kafka_commands import SERVERS
 
 if TYPE_CHECKING:

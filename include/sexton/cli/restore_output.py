@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from sexton.as_text import count, instant, some
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
-from sexton.figures import count, instant, some
 from sexton.kafka_commands import SERVERS, reset_offsets
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from sexton.as_text import duration, instant
 from sexton.cli.command import command, command_group
 from sexton.cli.options import ArchiveUri, ClusterId, Json, PolicyFile, RunDir, open_archive_uri, required
 from sexton.cli.output import print_json, print_table
-from sexton.figures import duration, instant
 
 app = command_group(
     "Show a kept plan or restore, or the terms of a standing approval, as approvers see them; list the runs."

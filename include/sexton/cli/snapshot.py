@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from sexton.as_text import instant, now_ms
 from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, flag, option, parse_optional_instant
 from sexton.cli.output import print_archived
 from sexton.errors import UsageError
-from sexton.figures import instant, now_ms
 
 
 def snapshot(

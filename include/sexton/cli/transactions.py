@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sexton import figures
+from sexton import as_text
+from sexton.as_text import now_ms
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import replayed
@@ -23,7 +24,6 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_section, print_table
 from sexton.errors import DataQualityFailure, UsageError
-from sexton.figures import now_ms
 from sexton.kafka_commands import SERVERS, abort_transaction
 from sexton.report.names import short
 
@@ -228,7 +228,7 @@ def _print(
         _print_transactions(rows, limit)
         print_section(FORECAST_COLUMNS, map(_forecast_row, forecasts if found.ids else ()))
         for flood in found.floods:
-            print_line(f"{figures.some(flood.ids, 'transactional id')} of one family: {short(flood.family)}")
+            print_line(f"{as_text.some(flood.ids, 'transactional id')} of one family: {short(flood.family)}")
         if with_ids:
             print_line()
             print_table(ID_COLUMNS, map(_id_row, found.transactional_ids.to_pylist()), limit=limit)
@@ -259,18 +259,18 @@ def _transaction_row(row: dict[str, Any]) -> tuple[object, ...]:
         f"{row['verdict']} (overdue)" if row["is_overdue"] else row["verdict"],
         row["transactional_id"] and short(row["transactional_id"]),
         row["state"],
-        *map(figures.instant, (row["since_ms"], row["ends_at_ms"])),
+        *map(as_text.instant, (row["since_ms"], row["ends_at_ms"])),
         groups or None,
         len(row["offsets"]),
-        None if row["held_bytes"] is None else figures.size(row["held_bytes"]),
+        None if row["held_bytes"] is None else as_text.size(row["held_bytes"]),
     )
 
 
 def _forecast_row(each: "IdForecast") -> tuple[object, ...]:
     counts = (each.ids, each.open, each.due, *each.within_days.values())
-    return figures.duration(each.expiration_ms), *map(figures.count, counts)
+    return as_text.duration(each.expiration_ms), *map(as_text.count, counts)
 
 
 def _id_row(row: dict[str, Any]) -> tuple[object, ...]:
-    instants = map(figures.instant, (row["updated_at_ms"], row["expires_at_ms"]))
+    instants = map(as_text.instant, (row["updated_at_ms"], row["expires_at_ms"]))
     return short(row["transactional_id"]), row["state"], row["producer_id"], row["producer_epoch"], *instants

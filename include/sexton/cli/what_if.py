@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton import figures
+from sexton import as_text
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import published, replayed
 from sexton.cli.options import (
@@ -109,15 +109,15 @@ def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, tree: boo
         print_json(_fields(found, record))
         return
     counts = found.counts()
-    print_line(f"as of     {figures.instant(record.as_of_ms)}")
+    print_line(f"as of     {as_text.instant(record.as_of_ms)}")
     for label, rules, name in (("in force", found.in_force, "in_force"), ("what if ", found.proposed, "proposed")):
-        expiring = figures.some(counts[f"offsets_lost_{name}"], "offset")
+        expiring = as_text.some(counts[f"offsets_lost_{name}"], "offset")
         print_line(f"{label}  {_words(rules)}: {expiring} would expire")
     print_line(
-        f"          {figures.count(counts['offsets_newly_lost'])} more offsets expire, "
-        f"{figures.count(counts['offsets_spared'])} fewer; "
-        f"{figures.some(counts['whole_groups_proposed'], 'whole group')} instead of "
-        f"{figures.count(counts['whole_groups_in_force'])}"
+        f"          {as_text.count(counts['offsets_newly_lost'])} more offsets expire, "
+        f"{as_text.count(counts['offsets_spared'])} fewer; "
+        f"{as_text.some(counts['whole_groups_proposed'], 'whole group')} instead of "
+        f"{as_text.count(counts['whole_groups_in_force'])}"
     )
     print_line()
     if tree:
@@ -140,7 +140,7 @@ def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, tree: boo
 
 def _words(rules: "RetentionRules") -> str:
     policy = "no policy" if rules.policy is None else f"policy {rules.policy.sha256[:12]}"
-    return f"retention {figures.duration(rules.retention_ms)} ({rules.source}), {policy}"
+    return f"retention {as_text.duration(rules.retention_ms)} ({rules.source}), {policy}"
 
 
 def _fields(found: "WhatIf", record: "RunRecord") -> dict[str, Any]:
@@ -173,5 +173,5 @@ def _group_row(group: "ComparedGroup") -> tuple[object, ...]:
 
 def _offset_row(one: "ComparedOffset") -> tuple[object, ...]:
     fate = ("expires" if expires else "stays" for expires in (one.in_force, one.proposed))
-    committed = figures.instant(one.commit_timestamp_ms)
+    committed = as_text.instant(one.commit_timestamp_ms)
     return one.topic, one.partition, one.committed_offset, committed, *fate, one.by

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sexton.as_text import HOUR_MS
 from sexton.coordinator import decoding, profiles
 from sexton.coordinator.decoding import DecodedGroup, DecodedOffset, Undecodable, UnknownType
 from sexton.coordinator.endless_load import NEVER_ENDS, Endless, is_too_large
@@ -17,7 +18,6 @@ from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
 from sexton.coordinator.profile import LEADERSHIP_LOST, LOADED, AfterFailure, PendingRule, Profile
 from sexton.errors import LogError, TransitionError
-from sexton.figures import HOUR_MS
 from sexton.log.batch import (
     OUT_OF_ORDER_BATCH,
     BadRecord,

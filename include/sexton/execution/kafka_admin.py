@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.api.view import TopicPartition
 from sexton.errors import UsageError
-from sexton.figures import MINUTE_MS
 from sexton.kafka import admin, membership, offset_transactions
 from sexton.kafka.admin import ErrorName, GroupNow
 from sexton.kafka.admin_snapshot import STREAMS, GroupSnapshot, snapshot_group

@@ -24,9 +24,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sexton.archive.create import create_whole
 from sexton.archive.files import child_folders, is_file, read_file, sha256_folder
 from sexton.archive.lineages import APPROVALS_FOLDER
+from sexton.as_text import DAY_MS, HOUR_MS, instant
 from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import Refused, UsageError
-from sexton.figures import DAY_MS, HOUR_MS, instant
 from sexton.ledger.entries import Intent, ItemId
 from sexton.ledger.ledger import Ledger, ledgers_folder
 

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from sexton.archive.admin_intervals import KEY, VALUE, merge_snapshots
 from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotRows, SnapshotSeries
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
-from sexton.figures import MINUTE_MS
 from sexton.history.difference import (
     OFFSET_KEY,
     InstantComparison,

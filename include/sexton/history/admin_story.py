@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.expiry import CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS
 from sexton.coordinator.profile import Profile
-from sexton.figures import MINUTE_MS
 from sexton.history.admin_difference import Observation, Seen, add_causes, judge_snapshot, observations
 from sexton.history.events import COMMITTED, NOWHERE, SHORT_ID, Event, NextVerdict, Story
 

@@ -6,6 +6,7 @@ from itertools import groupby, islice
 from types import MappingProxyType
 from typing import Any
 
+from sexton.as_text import some
 from sexton.coordinator.changes.group_removal_causes import possible_removals, removal_after, removal_causes
 from sexton.coordinator.changes.model import OwnAction, TopicPartition, action_at
 from sexton.coordinator.changes.replay import simple_group
@@ -18,7 +19,6 @@ from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
-from sexton.figures import some
 from sexton.log.batch import Record
 from sexton.tables.change_causes import DISAPPEARANCES
 

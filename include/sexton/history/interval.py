@@ -14,13 +14,13 @@ from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_aft
 from sexton.archive.cut_search import segments_between
 from sexton.archive.folder import filesystem
 from sexton.archive.leader_epochs import led_from
+from sexton.as_text import DAY_MS
 from sexton.coordinator.changes.model import ChangeEvidence, OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError
-from sexton.figures import DAY_MS
 from sexton.history.interval_counts import COMMITS, SWEEPS, commits_between, sweeps_of, swept_by
 from sexton.history.offset_changes import TABLE, changes_of, known_of
 from sexton.job_params import ReplayRequest

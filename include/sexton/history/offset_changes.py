@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import ClusterMetadata
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.changes.model import ChangeEvidence, OwnAction, TopicsAt
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
-from sexton.figures import MINUTE_MS
 from sexton.kernels.changes.replay import changes_between
 from sexton.kernels.partial_fold import PartialFold
 from sexton.log.segment import Segment, plan_fold_tasks, slice_bytes

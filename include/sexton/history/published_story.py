@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from sexton.as_text import some
 from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage
-from sexton.figures import some
 from sexton.history.events import (
     NOWHERE,
     Event,

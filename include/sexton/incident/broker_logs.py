@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from sexton.as_text import ms_of
 from sexton.errors import UsageError
-from sexton.figures import ms_of
 
 _APIS = {8: "OffsetCommit", 20: "DeleteTopics", 28: "TxnOffsetCommit", 42: "DeleteGroups", 47: "OffsetDelete"}
 """By the number of the request: its name differs between releases of the request log."""

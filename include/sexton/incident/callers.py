@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sexton.figures import instant, some
+from sexton.as_text import instant, some
 from sexton.history.events import RESET, RESTORED, Event
 from sexton.incident.broker_logs import (
     DELETE_GROUPS,

@@ -7,7 +7,7 @@ admin_client         confluent-kafka's AdminClient, used by a session
 replicas             each broker's answers about its own replicas, leader or not
 topics, fetch, tail  leaders and offsets of partitions; raw record batches
 time_points          how new logs are at given offsets, by bisection of ListOffsets
-collect_metadata, configs   what a snapshot records of the cluster
+collect_metadata, broker_settings   what a snapshot records of the cluster
 admin_snapshot           state and offsets of all groups, for clusters that hide their offsets log
 messages             requests without a schema in kafka-python
 group_state, admin, append   answers of coordinators, and changes of their groups

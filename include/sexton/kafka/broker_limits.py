@@ -11,7 +11,7 @@ from typing import TypeVar
 from kafka.protocol.admin import DescribeQuorumRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.configs import BROKER, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC, Resource, described
+from sexton.kafka.broker_settings import BROKER, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC, Resource, described
 from sexton.kafka.failures import TransientError
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import Topic, ask_offsets, requests_to_leaders

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sexton.archive.cluster_metadata import ClusterMetadata
-from sexton.kafka.configs import DELETE_RETENTION, MAX_MESSAGE_BYTES, OF_APPENDS, reported_settings
+from sexton.kafka.broker_settings import DELETE_RETENTION, MAX_MESSAGE_BYTES, OF_APPENDS, reported_settings
 from sexton.kafka.rights import sees_all_topics
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import (

@@ -19,8 +19,8 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from sexton.as_text import MINUTE_MS
 from sexton.errors import BrokerError, SextonError, UsageError
-from sexton.figures import MINUTE_MS
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin_client import Admin, Answers, K, Question, is_local_error
 from sexton.kafka.client import ClientConfig

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 
 STANDS_STILL = 1.0
 _LONGEST_MS = 100 * 365 * DAY_MS

@@ -25,7 +25,7 @@ from sexton.archive.partition_index import ABSENT, Flags, Int64s, PartitionIndex
 from sexton.archive.time_bounds import ENDS, NO_HIGH, NO_LOW, Bounds, TimeBounds
 from sexton.archive.time_points import Key, KnownPoints, OffsetLookup, known_points, write_lookup
 from sexton.coordinator.loading import HOLDS_NOTHING
-from sexton.kafka.configs import TOPIC, described
+from sexton.kafka.broker_settings import TOPIC, described
 from sexton.kafka.epoch_ends import epoch_ends
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.time_points import refine

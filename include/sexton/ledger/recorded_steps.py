@@ -8,10 +8,10 @@ from pyarrow import fs as pafs
 
 from sexton.archive.files import child_folders
 from sexton.archive.folder import filesystem
+from sexton.as_text import DAY_MS, HOUR_MS
 from sexton.coordinator.changes.model import OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import SextonError
-from sexton.figures import DAY_MS, HOUR_MS
 from sexton.ledger.entries import EMPTY_SINCE, WRITTEN, Action, Claim, Entry, Intent, Item, ItemId, Result, StepOutcome
 from sexton.ledger.ledger import Ledger, ledgers_folder
 from sexton.runs.folder import RunRecord

@@ -20,9 +20,9 @@ from sexton.archive.cluster_metadata import the_cluster
 from sexton.archive.files import safe_name
 from sexton.archive.folder import Folder, filesystem
 from sexton.archive.lineages import clusters_of, topics_of
+from sexton.as_text import DAY_MS
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
-from sexton.figures import DAY_MS
 from sexton.maintenance.task_state import read_state, write_state
 from sexton.runs.checkpoint import CheckpointManifest, checkpoint_folders, odd_part, read_manifest
 from sexton.runs.engine import Engine

@@ -11,7 +11,7 @@ snapshots are left alone: published runs refer to the files that they wrote.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 from sexton.lake.append import retried
 from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake

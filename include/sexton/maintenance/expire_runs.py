@@ -24,9 +24,9 @@ from pydantic import BaseModel, ValidationError
 from sexton.archive.files import cluster_folder, is_file, list_folder, read_json, write_whole
 from sexton.archive.folder import filesystem
 from sexton.archive.lineages import MAINTENANCE_FOLDER, clusters_of, topics_of
+from sexton.as_text import HOUR_MS
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
-from sexton.figures import HOUR_MS
 from sexton.lake.append import retried
 from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake

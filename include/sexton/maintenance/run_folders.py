@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sexton.archive.files import child_folders, list_folder
 from sexton.archive.folder import Folder
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 
 REPEATABLE_DAGS = ("offset_retention", "maintenance")
 """DAGs whose runs change no cluster. Those of further clusters are named `<DAG>__<name>`."""

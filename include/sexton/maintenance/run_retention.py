@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sexton.figures import DAY_MS, HOUR_MS
+from sexton.as_text import DAY_MS, HOUR_MS
 
 MONTH_MS = 31 * DAY_MS
 

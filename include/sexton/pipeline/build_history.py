@@ -11,9 +11,9 @@ from functools import partial
 
 from sexton.archive.cluster_metadata import require_cluster
 from sexton.archive.folder import Folder, filesystem
+from sexton.as_text import MINUTE_MS, now_ms
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.failpoints import failpoint
-from sexton.figures import MINUTE_MS, now_ms
 from sexton.job_params import HistoryRequest, ReplayRequest
 from sexton.lake.batch import InstantBatch, write_batch
 from sexton.lake.catalog import Lake

@@ -26,7 +26,7 @@ from sexton.archive.lineages import (
 )
 from sexton.archive.manifest import Lineage
 from sexton.archive.writer import ArchiveEnd
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 from sexton.kafka.collect_metadata import LogEnds
 
 KAFKAS_DELETE_RETENTION_MS = DAY_MS

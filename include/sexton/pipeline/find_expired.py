@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.as_text import HOUR_MS, some
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import SextonError
-from sexton.figures import HOUR_MS, some
 from sexton.ledger.recorded_steps import keep_steps_of
 from sexton.plans.limits import policy_of
 from sexton.policy import Policy

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from sexton.archive.admin_intervals import MergedSnapshots, merge_snapshots
 from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
 from sexton.archive.cluster_metadata import differences_text
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
-from sexton.figures import MINUTE_MS
 from sexton.history.admin_difference import changes_of_snapshots
 from sexton.job_params import ReplayRequest
 from sexton.kernels.results import TOMBSTONE_SCHEMA

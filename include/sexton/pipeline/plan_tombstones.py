@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from sexton.analysis.forecast import TABLE as FORECAST
 from sexton.analysis.forecast import VERDICT as FORECAST_VERDICT
 from sexton.analysis.forecast import write_forecast
-from sexton.coordinator.api.broker_settings import broker_settings
+from sexton.coordinator.api.append_settings import append_settings
 from sexton.coordinator.batches import BATCH_FORMAT
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import TombstonesHash
@@ -192,7 +192,7 @@ def _write(
 def _encoded(record: RunRecord, log_partition: int, tables: Iterable[pa.Table]) -> Iterator[EncodedBatches]:
     """The batches of consecutive tables; a batch may span two tables."""
     profile = profile_of(record.profile)
-    topic = broker_settings(record.recorded, profile=profile).topic
+    topic = append_settings(record.recorded, profile=profile).topic
     base_offset, rows, encoded = record.cuts[log_partition], None, None
     if topic.magic(profile) < BATCH_FORMAT:  # older formats have no batches that a later row could join
         tables = [pa.concat_tables(tables)]

@@ -17,12 +17,12 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.endless_load import Endless
 from sexton.coordinator.expiry import SweepBlock, first_block
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.failpoints import failpoint
-from sexton.figures import MINUTE_MS
 from sexton.history.interval import open_interval, write_changes
 from sexton.job_params import ReplayRequest
 from sexton.kernels import results

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from sexton.archive.coverage import COMPLETE, PARTIAL, Coverage, worst
-from sexton.coordinator.api.broker_settings import broker_settings
+from sexton.as_text import MINUTE_MS
+from sexton.coordinator.api.append_settings import append_settings
 from sexton.coordinator.api.unloading import unexpected_unload_text
 from sexton.coordinator.endless_load import BUFFER, NEVER_ENDS
 from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage, UsageError
-from sexton.figures import MINUTE_MS
 from sexton.job_params import ReplayRequest
 from sexton.numbers import ranges_text
 from sexton.runs.choose_profile import Choice
@@ -71,7 +71,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
     missing = sorted(set(range(count or 0)) - source.here)
     minutes, retention_source = retention_of(source.retention_minutes, request, choice.profile)
     coverage = _coverage(source, merged, missing, count)
-    settings_warnings = broker_settings(source.recorded, profile=choice.profile).warnings
+    settings_warnings = append_settings(source.recorded, profile=choice.profile).warnings
     if request.codec is not None and settings_warnings:
         raise UsageError(settings_warnings[0], where="--codec", fix="choose a codec that the release writes")
     return RunRecord(

@@ -30,9 +30,9 @@ from sexton.archive.lineages import Origin, lineage_folder, write_origin
 from sexton.archive.manifest import Lineage, Manifest, SegmentRange
 from sexton.archive.snapshots import snapshot_window
 from sexton.archive.writer import ArchiveEnd, archive_ends
+from sexton.as_text import HOUR_MS, MINUTE_MS
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
-from sexton.figures import HOUR_MS, MINUTE_MS
 from sexton.job_params import SnapshotRequest
 from sexton.kafka.collect_metadata import LogEnds, collect_metadata, log_ends
 from sexton.kafka.rights import may_read

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.figures import some
+from sexton.as_text import some
 from sexton.policy import Counts, DefaultLimits, Hold, OwnerCount, Policy, Rule
 from sexton.runs.folder import RunRecord
 from sexton.settings import settings

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.api.broker_settings import broker_settings
+from sexton.coordinator.api.append_settings import append_settings
 from sexton.coordinator.profiles import profile_of
 from sexton.kafka_commands import delete_group, delete_offsets
 from sexton.log.entry import CODECS
@@ -168,7 +168,7 @@ def content_of(record: RunRecord, parts: Sequence[PlanPart], batches: Sequence[P
     beyond = Beyond(
         offsets=sum(part.beyond.offsets for part in parts), groups=sum(part.beyond.groups for part in parts)
     )
-    topic = broker_settings(record.recorded, profile=profile_of(record.profile)).topic
+    topic = append_settings(record.recorded, profile=profile_of(record.profile)).topic
     losing, total = counts["groups_losing"], counts["groups_total"]
     return PlanContent(
         record=PlanRecord(

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS, ms_of
+from sexton.as_text import DAY_MS, HOUR_MS, MINUTE_MS, ms_of
 
 WEEK_MS = 7 * DAY_MS
 MAX_DURATION_MS = 36_525 * DAY_MS

@@ -7,7 +7,7 @@ whatever a hold demands.
 import re
 from collections.abc import Iterator, Sequence
 
-from sexton.figures import MINUTE_MS
+from sexton.as_text import MINUTE_MS
 from sexton.policy.diagnostics import Diagnostic
 from sexton.policy.durations import duration_text, instant_text
 from sexton.policy.model import Hold, Match, Policy, Rule

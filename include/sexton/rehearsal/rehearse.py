@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from sexton.as_text import MINUTE_MS, some
 from sexton.coordinator.profile import LOADED, Profile
 from sexton.coordinator.profiles import NAMES, of_broker, profile_of
 from sexton.errors import DataQualityFailure, NoCoverage, UndecodableInput, UsageError
-from sexton.figures import MINUTE_MS, some
 from sexton.rehearsal.answers import BREAKING, MEANINGS, GroupChange, changes_between, groups_in
 from sexton.rehearsal.faults import AFTER_CLEANING, ANSWERS, DURING_CLEANING, NOW, SENTENCES, WHEN, Fault, faults_of
 from sexton.rehearsal.features import GROUP_VERSION, RefusedLevel, metadata_of, refused_levels

@@ -29,8 +29,8 @@ from threading import Event
 from typing import BinaryIO
 
 from sexton.errors import BrokerError, UsageError
+from sexton.kafka.broker_settings import DELETE_RETENTION, TOPIC, described
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.configs import DELETE_RETENTION, TOPIC, described
 from sexton.kafka.failures import NotAllowed
 from sexton.kafka.fetch import FetchedBatches, Pace
 from sexton.kafka.replicas import (

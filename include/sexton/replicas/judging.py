@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 from sexton.replicas.evidence import GroupKey, ReplicaEvidence, Sighting
 from sexton.replicas.sides import ReplicaSide, Row, Sides
 

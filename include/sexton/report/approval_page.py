@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.as_text import count, duration, instant, size
 from sexton.execution.restore.restore_plan import RestorePlan
 from sexton.execution.standing_approval import Terms
-from sexton.figures import count, duration, instant, size
 from sexton.plans.plan import Losses, Plan
 from sexton.policy import Match, Policy
 from sexton.policy.field_types import FOREVER_MS

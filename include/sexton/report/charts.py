@@ -8,7 +8,7 @@ its labels are escaped text.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sexton.figures import DAY_MS, HOUR_MS, compact, count, duration, instant, some
+from sexton.as_text import DAY_MS, HOUR_MS, compact, count, duration, instant, some
 from sexton.summary.summary import Timeline
 
 WIDTH, HEIGHT = 920, 250

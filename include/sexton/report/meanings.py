@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sexton.figures import count, duration, instant, some
+from sexton.as_text import count, duration, instant, some
 from sexton.report.names import short
 
 if TYPE_CHECKING:

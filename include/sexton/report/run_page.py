@@ -1,6 +1,6 @@
 """DIR/report.html: the summary as one page (templates.py makes pages safe)."""
 
-from sexton.figures import some
+from sexton.as_text import some
 from sexton.report import meanings
 from sexton.report.charts import bar_rows, timeline_plot
 from sexton.report.templates import render

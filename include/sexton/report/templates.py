@@ -14,7 +14,7 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemBytecodeCach
 from jinja2.bccache import Bucket
 from markupsafe import Markup
 
-from sexton import figures
+from sexton import as_text
 from sexton.report.names import NAME_CELLS, harmless, short, visible
 from sexton.settings import settings
 
@@ -60,12 +60,12 @@ def new_environment(*loaders: BaseLoader) -> Environment:
         bytecode_cache=_Compiled(str(settings().cache / "templates")),
     )
     environment.filters.update(
-        count=figures.count,
-        some=figures.some,
-        size=figures.size,
-        percent=figures.share,
-        duration=figures.duration,
-        instant=figures.instant,
+        count=as_text.count,
+        some=as_text.some,
+        size=as_text.size,
+        percent=as_text.share,
+        duration=as_text.duration,
+        instant=as_text.instant,
         visible=visible,
         short=short,
     )

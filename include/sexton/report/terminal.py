@@ -7,7 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sexton import figures
+from sexton import as_text
 from sexton.report import meanings
 from sexton.report.names import harmless, short, visible
 from sexton.report.run_page import status_of
@@ -41,12 +41,12 @@ def _head(summary: Summary) -> Panel:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
-    _row(facts, "as of", figures.instant(run.as_of_ms))
+    _row(facts, "as of", as_text.instant(run.as_of_ms))
     _row(
         facts,
         "rules",
         f"{visible(run.profile)} ({visible(run.profile_source)}), "
-        f"retention {figures.duration(run.retention_ms)} ({visible(run.retention_source)})",
+        f"retention {as_text.duration(run.retention_ms)} ({visible(run.retention_source)})",
     )
     read = f"{len(run.log_partitions)} of {run.partition_count or '?'} log partitions"
     read = f"{read}, " if run.knows_places else ""
@@ -56,8 +56,8 @@ def _head(summary: Summary) -> Panel:
     _row(
         facts,
         "found",
-        f"{figures.some(summary.group_count, 'group')}, {figures.some(summary.offsets.live, 'live offset')}, "
-        f"{figures.count(summary.offsets.pending)} pending, {figures.count(sum(summary.offsets.unreachable.values()))} "
+        f"{as_text.some(summary.group_count, 'group')}, {as_text.some(summary.offsets.live, 'live offset')}, "
+        f"{as_text.count(summary.offsets.pending)} pending, {as_text.count(sum(summary.offsets.unreachable.values()))} "
         "unreachable",
     )
     code = f"exit code {summary.exit_code}" if summary.exit_code else state
@@ -90,25 +90,25 @@ def _losing(summary: Summary) -> Table:
         _row(table, short(group.group_id), group.state, group.due, group.offsets)
     left = listing.total - min(len(listing.rows), ROWS)
     if left > 0:
-        _row(table, f"and {figures.count(left)} more", "", "", "", style="dim")
+        _row(table, f"and {as_text.count(left)} more", "", "", "", style="dim")
     return table
 
 
 def _plan(summary: Summary) -> Table:
-    table = _table(f"The plan: {figures.some(summary.tombstone_count, 'tombstone')}", "record", "cause", "#tombstones")
+    table = _table(f"The plan: {as_text.some(summary.tombstone_count, 'tombstone')}", "record", "cause", "#tombstones")
     for item in summary.tombstones[: 2 * ROWS]:
         _row(table, item.record_name, meanings.cause_meaning(visible(item.cause)), item.tombstones)
     return table
 
 
 def _policy(policy: PolicyOutcome) -> Table:
-    title = f"The policy: {figures.count(policy.expire)} to expire, {figures.count(policy.hold)} held"
+    title = f"The policy: {as_text.count(policy.expire)} to expire, {as_text.count(policy.hold)} held"
     table = _table(title, "rule or hold", "owner", "#groups", "#expires", "#keeps", "#holds")
     for entry in policy.entries.rows[: 2 * ROWS]:
         _row(table, entry.name, short(entry.owner), entry.groups, entry.expire, entry.keep, entry.hold)
     left = policy.entries.total - min(len(policy.entries.rows), 2 * ROWS)
     if left > 0:
-        _row(table, f"and {figures.count(left)} more", "", "", "", "", "", style="dim")
+        _row(table, f"and {as_text.count(left)} more", "", "", "", "", "", style="dim")
     if policy.unmatched:
         _row(table, "no rule", "", "", 0, policy.unmatched, 0, style="dim")
     return table
@@ -119,7 +119,7 @@ def _odd(summary: Summary) -> Iterable[Text]:
     odd = summary.oddities
     for kind, offsets in odd.orphans_by_kind.items():
         yield Text(
-            f"! {figures.some(offsets, 'orphan')}, {visible(kind)}: {meanings.ORPHANS.get(kind, '')}", style="dim"
+            f"! {as_text.some(offsets, 'orphan')}, {visible(kind)}: {meanings.ORPHANS.get(kind, '')}", style="dim"
         )
     for offsets, what in (
         (odd.left_topic, "of topics that the active group no longer subscribes to"),
@@ -127,14 +127,14 @@ def _odd(summary: Summary) -> Iterable[Text]:
         (odd.beyond_log_end, "beyond the log's end: a consumer that comes back resets"),
     ):
         if offsets:
-            yield Text(f"! {figures.some(offsets, 'offset')} {what}", style="dim")
+            yield Text(f"! {as_text.some(offsets, 'offset')} {what}", style="dim")
 
 
 def _attention(summary: Summary) -> Iterable[Text]:
     """One line for each thing that needs attention."""
     for reason, records in summary.undecodable_by_reason.items():
         meaning = meanings.UNDECODABLE_REASONS.get(reason, "")
-        yield Text(f"! {figures.some(records, 'undecodable record')}, {visible(reason)}: {meaning}", style="red")
+        yield Text(f"! {as_text.some(records, 'undecodable record')}, {visible(reason)}: {meaning}", style="red")
     for check in summary.failed_checks[:ROWS]:
         yield Text(
             f"! check failed ({visible(check.severity)}): {visible(check.table)}, {short(check.expectation, 120)}",
@@ -143,9 +143,9 @@ def _attention(summary: Summary) -> Iterable[Text]:
     if summary.open_transactions.total:
         oldest = summary.open_transactions.rows[0]
         yield Text(
-            f"! {figures.some(summary.open_transactions.total, 'open transaction')}, the oldest for "
-            f"{figures.duration(oldest.age_ms)}: {figures.some(summary.pinned_groups, 'group')} held back, "
-            f"{figures.some(summary.oddities.pinned, 'committed offset')} pinned",
+            f"! {as_text.some(summary.open_transactions.total, 'open transaction')}, the oldest for "
+            f"{as_text.duration(oldest.age_ms)}: {as_text.some(summary.pinned_groups, 'group')} held back, "
+            f"{as_text.some(summary.oddities.pinned, 'committed offset')} pinned",
             style="yellow",
         )
     if (replicas := summary.replicas) is not None:
@@ -176,5 +176,6 @@ def _table(title: str, *columns: str) -> Table:
 
 def _row(table: Table, *cells: str | int, style: str = "") -> None:
     table.add_row(
-        *(Text(figures.count(cell) if isinstance(cell, int) else harmless(cell)) for cell in cells), style=style or None
+        *(Text(as_text.count(cell) if isinstance(cell, int) else harmless(cell)) for cell in cells),
+        style=style or None,
     )

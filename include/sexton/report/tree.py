@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from sexton.analysis.what_if import ComparedRule
-from sexton.figures import count, some
+from sexton.as_text import count, some
 from sexton.plans.plan import Losses
 from sexton.report.meanings import cause_meaning
 from sexton.report.names import visible

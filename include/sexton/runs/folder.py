@@ -28,7 +28,7 @@ from sexton import __version__
 from sexton.archive.files import read_json
 from sexton.archive.folder import Folder
 from sexton.archive.log_position import LogPosition
-from sexton.coordinator.api.recorded_settings import Recorded
+from sexton.coordinator.api.configs import Recorded
 from sexton.errors import UndecodableInput, UsageError
 from sexton.kernels.parquet import cast, parquet_file
 from sexton.tables import COMMITTED_OFFSETS, TABLES

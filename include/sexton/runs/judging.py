@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.expiry import (
     CHECK_INTERVAL,
     DEFAULT_CHECK_INTERVAL_MS,
@@ -18,7 +19,6 @@ from sexton.coordinator.expiry import (
 )
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.figures import MINUTE_MS
 from sexton.policy import Policy
 from sexton.runs.admin_tables import with_nulls
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, Shard

@@ -23,10 +23,10 @@ from sexton.archive.cuts import SettledCuts, lineages_of, newest_cuts, settled_c
 from sexton.archive.folder import filesystem
 from sexton.archive.lineages import IMPORTED, ArchivedLineage, list_lineages, misfits
 from sexton.archive.log_position import LogPosition
-from sexton.coordinator.api.recorded_settings import Recorded
+from sexton.as_text import HOUR_MS, MINUTE_MS
+from sexton.coordinator.api.configs import Recorded
 from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
-from sexton.figures import HOUR_MS, MINUTE_MS
 from sexton.log.segment import Segment, disk_identity, list_segments, odd_files, partition_folders, zero_tail
 from sexton.numbers import ranges_text
 from sexton.runs.disk_evidence import disk_evidence

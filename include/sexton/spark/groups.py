@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from sexton.as_text import now_ms
 from sexton.errors import UsageError
-from sexton.figures import now_ms
 from sexton.job_params import ReplayRequest
 from sexton.pipeline.replay_groups import STATE_TABLES, run
 from sexton.runs.choose_profile import AUTO

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pyarrow.compute as pc
 
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 from sexton.lake.audits import audit_rows, newest_audit, newest_audit_of_a_run
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake

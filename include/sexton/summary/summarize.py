@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from sexton.archive.folder import Folder
+from sexton.as_text import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.errors import UsageError
-from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
 from sexton.runs.folder import RunFolder, RunRecord

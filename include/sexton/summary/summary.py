@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sexton.figures import some
+from sexton.as_text import some
 from sexton.runs.folder import LagCounts, LostGroups, ReplicaCounts, TransactionCounts
 
 Row = TypeVar("Row", bound=BaseModel)

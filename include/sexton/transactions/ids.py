@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 from sexton.transactions.states import ENDED, TransactionalId
 
 EXPIRATION = "transactional.id.expiration.ms"

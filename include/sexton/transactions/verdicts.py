@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.profile import Release
-from sexton.figures import MINUTE_MS
 from sexton.topics import OFFSETS_TOPIC
 from sexton.transactions.states import COMPLETING, ENDED, LoadedStates, TransactionalId, TransactionState
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
 
-from sexton.history.lost_offsets import LostOffsets, lost_offsets
+from sexton.history.lost_by_day import LostOffsets, lost_offsets
 from sexton.lake.read import PublishedRun
 from sexton.ui.audit_queries import ROWS, ReplicaAuditView, TransactionAuditView, replica_audit, transaction_audit
 from sexton.ui.group_queries import GroupDetail, find_groups, group_detail

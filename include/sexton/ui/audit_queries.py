@@ -4,7 +4,7 @@ offsets, whether they will end, and what another transactional.id.expiration.ms 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sexton.figures import DAY_MS
+from sexton.as_text import DAY_MS
 from sexton.lake.database import Rows, text
 from sexton.lake.published_tables import PublishedTables
 from sexton.transactions.ids import DEFAULT_EXPIRATION_MS, HORIZON_DAYS, IdForecast

@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from sexton import __version__
-from sexton.figures import HOUR_MS
+from sexton.as_text import HOUR_MS
 from sexton.lake.catalog import Lake
 from sexton.lake.database import no_rows
 from sexton.lake.published_tables import PublishedTables

@@ -6,7 +6,7 @@ All figures are of one published run and computed once, in some 0.3 s for two mi
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sexton.figures import DAY_MS, HOUR_MS
+from sexton.as_text import DAY_MS, HOUR_MS
 from sexton.lake.database import Rows
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun

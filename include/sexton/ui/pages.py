@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 
-from sexton.history.lost_offsets import lost_offsets
+from sexton.history.lost_by_day import lost_offsets
 from sexton.ui.api import MAX_TRANSACTIONS
 from sexton.ui.audit_queries import MAX_EXPIRATION_MS, replica_audit, transaction_audit
 from sexton.ui.group_queries import ONLY, find_groups, group_detail

@@ -12,8 +12,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import escape
 
-from sexton.figures import count, instant
-from sexton.history.lost_offsets import KINDS, LostOffsets
+from sexton.as_text import count, instant
+from sexton.history.lost_by_day import KINDS, LostOffsets
 from sexton.report.charts import TimelinePlot, stacked_plot, timeline_plot
 from sexton.report.templates import new_environment, style
 from sexton.summary.summary import Timeline

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from sexton.figures import count
+from sexton.as_text import count
 from sexton.report import meanings
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "zh-CN": "中文"}

@@ -5,8 +5,8 @@ import pyarrow.compute as pc
 
 from sexton.archive.admin_intervals import merge_snapshots
 from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
+from sexton.coordinator.api.configs import Recorded
 from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, Status
-from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.topics import Topics
 from sexton.job_params import ReplayRequest

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from sexton.coordinator.api.configs import Recorded
 from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard
-from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.api.view import PartitionView
 from sexton.coordinator.endless_load import NEVER_ENDS

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow.compute as pc
 
 from sexton.archive.folder import filesystem
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.expiry import verdicts_of_group
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.orphans import KnownTopic, KnownTopics, orphan_of
-from sexton.figures import MINUTE_MS
 from sexton.history.log_story import StoryReader
 from sexton.ledger.recorded_steps import keep_steps
 from sexton.policy import GroupInput, OffsetInput

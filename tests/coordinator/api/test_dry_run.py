@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.coordinator.api.broker_settings import PROTOCOL, broker_settings
+from sexton.coordinator.api.append_settings import PROTOCOL, append_settings
 from sexton.coordinator.api.commit import Commit, CommitPartition
+from sexton.coordinator.api.configs import Recorded
 from sexton.coordinator.api.coordinator import LOADING
 from sexton.coordinator.api.dry_run import commit_offsets, store_group
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
 from sexton.coordinator.api.java_map import iteration_order
-from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
 from sexton.coordinator.batches import KAFKA_DEFAULTS, LogEnd, TopicSettings
 from sexton.coordinator.groups.classic import ClassicGroup
@@ -318,7 +318,7 @@ def test_before_0_11_there_are_no_transactions(release):
 )  # fmt: skip
 def test_values_are_of_the_version_that_the_protocol_allows(release, protocol, of_offset, of_group):
     recorded = Recorded(broker_settings={} if protocol is None else {PROTOCOL: protocol})
-    profile = broker_settings(recorded, profile=of_broker(release)).profile
+    profile = append_settings(recorded, profile=of_broker(release)).profile
     run = commit_offsets(one_log(profile=profile), commit_of(asked(0)), now_ms=NOW_MS, retention_ms=DAY_MS)
     stored = store_group(one_log(profile=profile), GroupMetadataRecord(group_id="g"), now_ms=NOW_MS)
     assert (decode_value(1, run.records[0][1])[0], decode_value(2, stored.record[1])[0]) == (of_offset, of_group)

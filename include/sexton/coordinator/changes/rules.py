@@ -8,13 +8,13 @@ operations of a release are part of its Profile.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sexton.as_text import MINUTE_MS
 from sexton.coordinator.changes.model import ChangeEvidence, StateBefore, TopicPartition, TopicsAt, Write
 from sexton.coordinator.expiry import Verdict, is_deletable, verdict
 from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Expiry, Profile
-from sexton.figures import MINUTE_MS
 from sexton.log.entry import NO_PRODUCER_ID
 from sexton.tables.change_causes import CAUSES, ChangeKind
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sexton.as_text import HOUR_MS
 from sexton.execution.delete.call_effects import RacedCommit, raced_commits, results_of, tombstones_by_key
 from sexton.execution.delete.context import Checks, DeleteContext, Rows
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
@@ -10,7 +11,6 @@ from sexton.execution.delete.restore_raced import restore_raced
 from sexton.execution.engine import NO_ANSWER, Answer, Effects, read_until_settled
 from sexton.execution.group_records import GroupRecord
 from sexton.execution.status import Call, call_of
-from sexton.figures import HOUR_MS
 from sexton.ledger.entries import Item, Result
 from sexton.plans.basis import BY_LOG
 

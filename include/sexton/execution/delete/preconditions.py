@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 
 from sexton import __version__
+from sexton.as_text import HOUR_MS, MINUTE_MS
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import Refused
 from sexton.execution.delete.group_calls import PlannedGroup
 from sexton.execution.kafka_admin import BrokerTime, ClusterIdentity
-from sexton.figures import HOUR_MS, MINUTE_MS
 from sexton.kafka.topics import UNKNOWN_ID
 from sexton.ledger.entries import Result
 from sexton.plans.plan import Plan

@@ -3,10 +3,10 @@
 from pyarrow import fs as pafs
 
 from sexton.archive.snapshots_since import groups_then, the_snapshot
+from sexton.as_text import MINUTE_MS
 from sexton.execution.delete.admin_watch import AdminWatch
 from sexton.execution.delete.context import Watch
 from sexton.execution.delete.log_watch import LogWatch
-from sexton.figures import MINUTE_MS
 from sexton.plans.plan import Plan, PlanRecord
 from sexton.runs import source
 from sexton.runs.admin_tables import series_of

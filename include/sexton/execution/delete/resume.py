@@ -7,10 +7,10 @@ effect is checked before the second try, and again when the attempt ends.
 
 from collections.abc import Sequence
 
+from sexton.as_text import MINUTE_MS
 from sexton.execution.delete.context import Comparison, DeleteContext
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.delete.restore_raced import restore_raced, settle_restore
-from sexton.figures import MINUTE_MS
 
 DOUBT_MS = MINUTE_MS
 """How long to wait, after its intent, for a call without an answer: twice as long as any client waits for a broker."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sexton.as_text import DAY_MS
 from sexton.errors import NoCoverage
-from sexton.figures import DAY_MS
 from sexton.lake.database import Rows, marks
 from sexton.lake.published_tables import PublishedTables, of_cluster
 from sexton.lake.read import PublishedRun

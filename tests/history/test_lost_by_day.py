@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from sexton.as_text import DAY_MS, HOUR_MS
 from sexton.errors import NoCoverage
-from sexton.figures import DAY_MS, HOUR_MS
-from sexton.history.lost_offsets import KINDS, lost_offsets
+from sexton.history.lost_by_day import KINDS, lost_offsets
 from sexton.lake.branch import RunKey
 from sexton.lake.published_tables import PublishedTables
 from sexton.settings import PROJECT_ROOT

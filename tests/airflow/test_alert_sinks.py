@@ -9,8 +9,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sexton.airflow import alerts, defaults, runs
+from sexton.airflow.alert_sinks import sender
 from sexton.airflow.alerts import AlertOnFailure, alert_late_run, raise_alert
-from sexton.airflow.notifiers import sender
 from sexton.archive.folder import Folder
 from sexton.errors import SetupError, UsageError
 from sexton.settings import Settings

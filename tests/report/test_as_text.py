@@ -2,8 +2,8 @@
 
 import pytest
 
-from sexton import figures
-from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS
+from sexton import as_text
+from sexton.as_text import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.report.charts import bar_rows, timeline_plot
 from sexton.summary.summary import Timeline
 
@@ -16,7 +16,7 @@ from sexton.summary.summary import Timeline
     ],
 )  # fmt: skip
 def test_duration(span_ms: int | None, text: str) -> None:
-    assert figures.duration(span_ms) == text
+    assert as_text.duration(span_ms) == text
 
 
 @pytest.mark.parametrize(
@@ -27,17 +27,17 @@ def test_duration(span_ms: int | None, text: str) -> None:
     ],
 )  # fmt: skip
 def test_instant(at_ms: int | None, text: str) -> None:
-    assert figures.instant(at_ms) == text
+    assert as_text.instant(at_ms) == text
 
 
 @pytest.mark.parametrize("number, text", [(999, "999"), (1_000, "1 k"), (12_345, "12.3 k"), (2_000_000, "2 M")])
 def test_compact(number: int, text: str) -> None:
-    assert figures.compact(number) == text
+    assert as_text.compact(number) == text
 
 
 @pytest.mark.parametrize("size, text", [(1023, "1023 B"), (1536, "1.5 KiB"), (5 * 1024**4, "5.0 TiB")])
 def test_size(size: int, text: str) -> None:
-    assert figures.size(size) == text
+    assert as_text.size(size) == text
 
 
 @pytest.mark.parametrize("largest", [1, 2, 3, 4, 5, 9, 10, 11, 99, 100, 101, 12_345, 9_999_999])

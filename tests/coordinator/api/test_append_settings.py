@@ -2,8 +2,8 @@
 
 import pytest
 
-from sexton.coordinator.api.broker_settings import ACKS, REPLICATION, TIMEOUT, BrokerSettings, broker_settings
-from sexton.coordinator.api.recorded_settings import CODEC, Recorded
+from sexton.coordinator.api.append_settings import ACKS, REPLICATION, TIMEOUT, AppendSettings, append_settings
+from sexton.coordinator.api.configs import CODEC, Recorded
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches
 from sexton.log.batch import Batch, Record, read_batches, read_records
@@ -12,9 +12,9 @@ NEWEST, OLD = "group_coordinator:4.3.1", "group_metadata_manager:2.8.2"
 KEYS = [("g", b"\x00\x01key-%d" % number) for number in range(40)]
 
 
-def settings(profile, broker=None, topic=None, max_message_bytes=None) -> BrokerSettings:
+def settings(profile, broker=None, topic=None, max_message_bytes=None) -> AppendSettings:
     recorded = Recorded(broker_settings=broker or {}, topic_settings=topic or {}, max_message_bytes=max_message_bytes)
-    return broker_settings(recorded, profile=profile_of(profile))
+    return append_settings(recorded, profile=profile_of(profile))
 
 
 def test_what_nobody_recorded_is_kafkas_default():

@@ -1,6 +1,6 @@
 """The settings of the brokers and of the offsets topic in a snapshot's metadata, as values.
 
-broker_settings.py interprets them for a coordinator; this is a separate module because that one takes long to import.
+append_settings.py interprets them for a coordinator; this is a separate module because that one takes long to import.
 """
 
 from collections.abc import Mapping

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sexton.coordinator.api.append_errors import ALL_IN_SYNC
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH
-from sexton.coordinator.api.recorded_settings import CODEC, TOPIC_CODEC, Recorded
+from sexton.coordinator.api.configs import CODEC, TOPIC_CODEC, Recorded
 from sexton.coordinator.batches import BATCH_FORMAT, MAX_BATCH_BYTES, TopicSettings
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.releases import message_format_of
@@ -30,7 +30,7 @@ _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings:
+class AppendSettings:
     """The settings of a coordinator; `warnings` name recorded values that are impossible."""
 
     topic: TopicSettings
@@ -46,7 +46,7 @@ class BrokerSettings:
     warnings: tuple[str, ...] = ()
 
 
-def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:
+def append_settings(recorded: Recorded, *, profile: Profile) -> AppendSettings:
     """A coordinator's settings from the recorded ones; Kafka's default for settings that were not recorded."""
     broker, topic, max_message_bytes = recorded.broker_settings, recorded.topic_settings, recorded.max_message_bytes
     message_format = _message_format(broker, topic, profile)
@@ -56,7 +56,7 @@ def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:
     warnings = [] if warning is None else [f"the offsets topic's codec is taken to be none: {warning}"]
     most_acks = _number(broker, REPLICATION, _MAX_INT16, at_least=1, at_most=_MAX_INT16, warnings=warnings)
     acks = _number(broker, ACKS, ALL_IN_SYNC, at_least=ALL_IN_SYNC, at_most=most_acks, warnings=warnings)
-    return BrokerSettings(
+    return AppendSettings(
         topic=TopicSettings(
             codec=codecs.NONE if warning else codec,
             message_format=message_format,

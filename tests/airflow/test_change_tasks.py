@@ -457,7 +457,7 @@ def test_a_run_folder_of_an_earlier_release_is_refused(world) -> None:
     request = json.loads(file.read_text())
     del request["cluster_id"]
     file.write_text(json.dumps(request))
-    world.refuses_to_apply("is of an earlier release: trigger a new run")
+    world.refuses_to_apply("an earlier release wrote it: trigger a new run")
 
 
 @pytest.mark.parametrize("has_trigger", [False, True])
@@ -472,7 +472,7 @@ def test_the_consent_to_one_run_is_none_to_another(world, has_trigger) -> None:
     (second,) = set(world.home.rglob("approval")) - {first}
     for file in first.iterdir():
         shutil.copy(file, second / file.name)
-    world.refuses_to_apply("of another run: trigger a new run")
+    world.refuses_to_apply("belongs to another run: trigger a new run")
     assert {each["argv"][0] for each in world.ran} == {"show"}
 
 

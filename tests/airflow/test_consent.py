@@ -147,7 +147,7 @@ def test_files_are_private_and_come_back_to_their_run_alone(tmp_path, folder, do
     assert folder.read(kind) == document
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "approval").iterdir()} == {0o600}
     for name in RUN:
-        with pytest.raises(NoConsent, match=r"is of another run: trigger a new run"):
+        with pytest.raises(NoConsent, match=r"belongs to another run: trigger a new run"):
             ApprovalFolder(str(tmp_path), **{**RUN, name: "x"}).read(kind)
 
 
@@ -156,7 +156,7 @@ def test_files_are_private_and_come_back_to_their_run_alone(tmp_path, folder, do
 def test_files_that_are_something_else(tmp_path, folder, kind, text) -> None:
     (tmp_path / "approval").mkdir()
     (tmp_path / "approval" / FILES[kind]).write_text(text)
-    with pytest.raises(NoConsent, match=r"was changed, or is of an earlier release: trigger a new run"):
+    with pytest.raises(NoConsent, match=r"was changed, or an earlier release wrote it: trigger a new run"):
         folder.read(kind)
 
 

@@ -84,7 +84,7 @@ def test_a_deadline(load) -> None:
         ({"notify": '["pigeon:loft"]'}, "no notifier is named 'pigeon:loft'"),
         ({"notify": '["smtp:mail"]'}, "smtp:CONN_ID:ADDRESS"),
         ({"notify": '["no.such.PAGER"]'}, "'no.such.PAGER' cannot be used: No module named 'no'"),
-        ({"notify": '["tests.airflow.sinks.http_server"]'}, "is no notifier of Airflow's"),
+        ({"notify": '["tests.airflow.sinks.http_server"]'}, "is not an Airflow notifier"),
         ({"task_timeout_hours": "0"}, "task_timeout_hours"),
         ({"start_date": "2024-01-01T00:00:00"}, "start_date"),
         ({"max_active_runs": "0"}, "max_active_runs"),

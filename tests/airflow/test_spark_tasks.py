@@ -309,7 +309,7 @@ def test_policy(home, monkeypatch, setting: str, param: str, expected: str) -> N
 
 
 def test_a_policy_beside_none_fails_for_good() -> None:
-    with pytest.raises(AirflowFailException, match="SEXTON_POLICY is not set"):
+    with pytest.raises(AirflowFailException, match="SEXTON_POLICY, whose folder is used, is not set"):
         tasks.policy_file("", {"policy": "strict.yaml"})
 
 

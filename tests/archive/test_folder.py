@@ -81,7 +81,7 @@ def test_hashed_files_alone_are_read(folder: Folder) -> None:
     folder.write(b"2", "changed")
     assert hashed.files() == ["good", "changed", "gone"]
     assert hashed.open("good").read() == b"1"
-    with pytest.raises(UsageError, match=r"changed: its SHA-256 is not"):
+    with pytest.raises(UsageError, match=r"changed: its SHA-256 differs"):
         hashed.open("changed")
     with pytest.raises(UsageError, match="gone: no such file"):
         hashed.open("gone")

@@ -45,7 +45,7 @@ def test_nothing_happened(archive: Archive) -> None:
         ({"offsets": {("t", 0): (5, 1, "")}}, "t-0 was 5, now 5"),
         ({"offsets": {("t", 0): (5, None, "m")}}, "t-0 was 5, now 5"),
         ({"offsets": {("t", 0): (5, None, ""), ("t", 1): (0, None, "")}}, "t-1 was nothing, now 0"),
-        ({"state": None}, "no Classic group any more"),
+        ({"state": None}, "no longer a Classic group"),
     ],
     ids=["members", "protocol", "epoch", "offset", "leader epoch", "metadata", "another", "type"],
 )
@@ -105,7 +105,7 @@ def test_what_was_not_empty_then_is_left_alone(archive: Archive, values: dict[st
 
 def test_the_snapshot_is_the_one_of_the_plan(archive: Archive) -> None:
     snapshot = write_snapshot(archive, AT_MS, {"g": {}}, {KEY: 5})
-    with pytest.raises(Refused, match="is not in the archive"):
+    with pytest.raises(Refused, match="which the archive lacks"):
         then(archive, snapshot, taken_at_ms=AT_MS + 1)
     with pytest.raises(Refused, match="is not the one"):
         then(archive, snapshot, sha256={**snapshot.sha256, "groups": "0" * 64})

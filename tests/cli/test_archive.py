@@ -77,7 +77,7 @@ def test_verify_reads_the_checkpoints(run: Run, tmp_path: Path) -> None:
     seal(place)
     code, out, err = run("verify", "--archive", archive.root)
     assert code == 3
-    assert out.startswith(f"corrupt  {place}: 1/keys.parquet: not to be read as Parquet")
+    assert out.startswith(f"corrupt  {place}: 1/keys.parquet: cannot be read as Parquet")
     assert err.endswith(": 1 finding\n")
     told = json.loads(run("verify", "--archive", archive.root, "--json")[1])
     assert (told["exit_code"], told["checkpoints"], len(told["findings"])) == (3, 1, 1)

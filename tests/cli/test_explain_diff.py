@@ -399,7 +399,7 @@ def test_a_forecast_is_of_one_published_cluster(run, refused, second_cluster, wo
 
 
 def test_runs_are_of_one_cluster(refused, story, tmp_path):
-    assert "a run is of one cluster" in refused(2, "diff", tmp_path, tmp_path, "--cluster-id", "c")
+    assert "a run belongs to one cluster" in refused(2, "diff", tmp_path, tmp_path, "--cluster-id", "c")
 
 
 def test_without_a_lake_there_is_no_coverage(run, tmp_path, monkeypatch):

@@ -168,7 +168,7 @@ def test_under_a_standing_approval(
     assert done["counts"] == {"done": 2}
     assert what_of(done) == {"kept-a": "keep", "kept-swept": "restore"}
     assert [one for one in done["warnings"] if "cover" in one] == [
-        "3 offsets are of groups that the standing approval does not cover: they are left alone"
+        "3 offsets belong to groups that the standing approval does not cover, and are left alone"
     ]
     entries = Ledger(archive.fs, archive.root, "cluster", done["restore_id"]).entries()
     assert {entry.body.checks["approval_id"] for entry in entries if isinstance(entry.body, Intent)} == {approval_id}

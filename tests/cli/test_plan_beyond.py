@@ -21,7 +21,7 @@ from tests.pipeline.archive_runs import instant
 Run = Callable[..., tuple[int, str, str]]
 GROUPS = 201
 BROKERS = {"offsets.retention.minutes": "10080"}
-LIMIT = "200 of 201 groups would lose something; SEXTON_MAX_SHARE_OF_GROUPS is 0.5"
+LIMIT = "200 of 201 groups would lose offsets; SEXTON_MAX_SHARE_OF_GROUPS is 0.5"
 
 
 def archive_of(folder: Path, told: dict[str, str]) -> Archive:
@@ -86,7 +86,7 @@ def test_a_what_if_is_looked_at_and_not_applied(
     first, *_ = told.splitlines()
     assert (code, first.startswith("Deletes 200 offsets")) == (0, True), told
     assert "! it would be refused: plan " in told
-    assert "made by a retention of 1m, the broker keeps offsets for 7d" in told
+    assert "made with a retention of 1m, the broker keeps offsets for 7d" in told
     code, _, err = run("apply", plan_id, "--archive", archive.root, "--sink=coordinator", "--approved-by=ann")
     assert (code, "it is a what-if" in err, "write" not in err) == (6, True, True), err
     assert not [call for call in broker.calls if call.startswith("delete")]
@@ -136,7 +136,7 @@ def test_the_counts_limit_holds_without_a_policy(run: Run, tmp_path: Path) -> No
     archive = archive_of(tmp_path / "archive", {"offsets.retention.minutes": "1"})
     with with_settings(SEXTON_MAX_OFFSETS="199", SEXTON_MAX_SHARE_OF_GROUPS="1"):
         found = made(run, archive, tmp_path / "out")
-    assert found["over_limits"] == ["200 offsets would go; SEXTON_MAX_OFFSETS is 199"]
+    assert found["over_limits"] == ["200 offsets would be deleted; SEXTON_MAX_OFFSETS is 199"]
 
 
 def test_a_plan_that_was_kept_before_there_was_a_mark_can_be_read() -> None:

@@ -102,7 +102,7 @@ def test_a_plan_beyond_its_limits_is_kept_and_not_to_be_applied(run: Run, archiv
     strict.write_text(POLICY.replace("max_share_of_groups: 1", "max_offsets: 2, max_share_of_groups: 1"))
     code, told, _ = run("plan", "--archive", archive.root, "--policy", strict, "--out", tmp_path / "out")
     assert code == 0
-    assert "over limit   3 offsets would go; limits.max_offsets is 2" in told
+    assert "over limit   3 offsets would be deleted; limits.max_offsets is 2" in told
     assert "not possible: it exceeds its limits" in told
     assert "sexton apply" not in told
 

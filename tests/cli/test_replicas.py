@@ -69,7 +69,7 @@ def test_where_no_replica_is_right_in_all_none_is_thrown_away(run: Run, tmp_path
     told = " ".join(err.split())
     assert code == 3
     for number in (0, 1):
-        assert f"no replica of log partition {number} is right in all. Let broker-3 lead" in told
+        assert f"no replica of log partition {number} is right everywhere. Make broker-3 the leader" in told
     assert "repair: broker-" not in told
 
 

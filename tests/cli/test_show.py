@@ -117,7 +117,7 @@ def test_the_terms_of_a_standing_approval(show: Show, kept: tuple[Path, Plan, st
 
 @pytest.mark.parametrize(
     ("terms", "told"),
-    [((*TERMS[:-1], "91"), "less than or equal to 90"), (("--pattern", "(", *TERMS[2:]), "no regular expression")],
+    [((*TERMS[:-1], "91"), "less than or equal to 90"), (("--pattern", "(", *TERMS[2:]), "not an RE2 regular")],
 )
 def test_terms_that_cannot_be(
     show: Show, kept: tuple[Path, Plan, str], tmp_path: Path, terms: tuple[str, ...], told: str

@@ -121,7 +121,7 @@ def test_no_approval_goes_beyond_what_one_may_allow(tmp_path: Path, wrong: dict[
         Terms(**{**TERMS.model_dump(), **wrong})
     made = approval(**wrong)  # not validated, as a program of somebody else would write it
     approval_id = write_approval(LOCAL, str(tmp_path), made)
-    with pytest.raises(Refused, match="no standing approval"):
+    with pytest.raises(Refused, match="not a standing approval"):
         in_force(tmp_path, approval_id)
 
 

@@ -207,7 +207,7 @@ def test_a_dry_run_ends_by_itself(world: World, silent: Run) -> None:
     run = world.trigger(sink="dry_run")
     assert run.end() == "success", run.log()
     assert run.states() == {"preview": "success", "approve": "skipped", "apply": "skipped", "notify": "skipped"}
-    assert "it would be now: " in run.log()
+    assert "now it would do: " in run.log()
     world.nothing_is_done()
 
 

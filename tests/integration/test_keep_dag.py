@@ -83,7 +83,7 @@ def test_from_a_hold_to_offsets_that_are_kept(
 
         told = walk(system, pictures, "keep")
         assert {state for _, state in told["runs"].values()} == {"success"}, told["runs"]
-        assert f"it would be: keep {PARTITIONS}" in task_log(system, KEEP, told["dry"])
+        assert f"it would do: keep {PARTITIONS}" in task_log(system, KEEP, told["dry"])
         question = airflow_calls.question(api, APPROVE, told["approval"], "approve")
         assert question["body"].startswith("Approving lets every run of `keep_offsets` carry out these holds")
         assert "‹U+007B›‹U+007B› 7*7" in question["body"]

@@ -191,5 +191,5 @@ def test_records_of_the_tail() -> None:
 
 @pytest.mark.parametrize("spoil", [lambda data: data[:-1], lambda data: data[:-1] + b"\xff", lambda data: b"\0" * 70])
 def test_a_tail_that_cannot_be_read_is_never_empty(spoil: Callable[[bytes], bytes]) -> None:
-    with pytest.raises(BrokerError, match="no whole record batch"):
+    with pytest.raises(BrokerError, match="not a whole record batch"):
         records_of(spoil(encode_batch([(b"a", b"1")], base_offset=5, timestamp_ms=7)))

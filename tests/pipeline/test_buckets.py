@@ -200,7 +200,7 @@ CHANGED_BOUNDS = {
 
 
 def test_a_checkpoint_that_somebody_changed_is_passed_over(tmp_path: Path) -> None:
-    """One whose bounds are none of a fold; and one with a damaged bucket, which is named."""
+    """One whose bounds are not those of a fold; and one with a damaged bucket, which is named."""
     archive, engine = busy_archive(tmp_path / "archive"), Spread(quiet=True)
 
     def complaint_of(name: str) -> str:
@@ -218,7 +218,7 @@ def test_a_checkpoint_that_somebody_changed_is_passed_over(tmp_path: Path) -> No
             told = json.loads(whole)
             manifest.write_text(json.dumps({**told, "bounds": {**told["bounds"], **bounds}}))
             assert complaint_of(name)
-            with pytest.raises(DataQualityFailure, match="none of a fold"):
+            with pytest.raises(DataQualityFailure, match="not those of a fold"):
                 compare_checkpoint(engine, RunFolder(tmp_path / "c"), archive=archive.root)
         manifest.write_text(whole)
         (kept / "0-0001" / "groups.parquet").write_bytes(b"x")

@@ -99,7 +99,7 @@ def test_a_name_that_no_log_has_is_passed_over_and_told(small: Engine, tmp_path:
     assert [segment.base_offset for segment in list_segments(LOCAL, str(disk))[0]] == [0]
     record = replay(small, tmp_path / "out", disk)
     assert record.counts["committed_offsets"] == 3
-    told = f"passed over, no log_offset is so high: {disk / '__consumer_offsets-0' / name}"
+    told = f"skipped, no log_offset is that high: {disk / '__consumer_offsets-0' / name}"
     assert told in record.warnings
     request = ImportRequest(source=str(disk), archive=str(tmp_path / "archive"), taken_at_ms=LATER_MS)
     assert told in import_log.run(request).warnings

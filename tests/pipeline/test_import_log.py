@@ -359,7 +359,7 @@ def test_a_replay_of_the_archive_tells_damage_as_one_of_the_disk(small, tmp_path
     for name, rows in disk_tables.items():
         if name.startswith(("undecodable_records/", "offsets/", "groups/")):
             assert archive_tables[name] == rows
-    told_tail = [warning for warning in taken.warnings if "its last file ends in bytes that are no batch" in warning]
+    told_tail = [warning for warning in taken.warnings if "its last file ends in bytes that are not a batch" in warning]
     last = contents[max(contents)]
     assert bool(told_tail) == last.endswith(JUNK)
 

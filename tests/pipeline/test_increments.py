@@ -241,7 +241,7 @@ def escape(folder: Path) -> None:
         (lambda folder: (folder / "checkpoint.json").write_text("{}"), "not a checkpoint"),
         (without_file, "keys.parquet"),
         (flip, "SHA-256"),
-        (escape, "no file of a fold"),
+        (escape, "not a file of a fold"),
         (lambda folder: change(folder, cluster_id="foreign"), "its cluster is foreign"),
         (lambda folder: change(folder, topic_id="foreign"), "its topic id is foreign"),
         (lambda folder: change(folder, profile="group_coordinator:4.1"), "its profile is group_coordinator:4.1"),
@@ -311,7 +311,9 @@ def test_a_checkpoint_whose_fold_is_none_is_passed_over_by_runs_and_intervals(sm
     assert changes[0].equals(changes[1])
     warnings = passed_over(record)
     assert len(warnings) == 2  # the run's own, and that of where the interval begins
-    assert all(f"{published.name} was passed over: 0/keys.parquet: row 0: a key" in warning for warning in warnings)
+    assert all(
+        f"{published.name} was passed over: 0/keys.parquet: row 0: a duplicate key" in warning for warning in warnings
+    )
 
 
 def test_a_fold_that_a_task_left_broken_is_named() -> None:

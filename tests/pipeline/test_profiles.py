@@ -378,7 +378,7 @@ def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(small: E
 def test_a_run_warns_of_a_group_that_no_coordinator_can_describe(small: Engine, tmp_path: Path) -> None:
     stable = group_entry(2, "g", classic_fields(("m", subscription("t")), protocol=None))
     record = audit(small, tmp_path / "out", write_log(tmp_path / "log", {0: batch(stable)}), "group_coordinator")
-    assert any("to describe group g," in text for text in record.warnings)
+    assert any("describes group g," in text for text in record.warnings)
 
 
 def rows(out: Path, table: str) -> list[dict[str, object]]:

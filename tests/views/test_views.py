@@ -215,7 +215,7 @@ def test_a_run_is_of_its_instant_and_rules(tmp_path):
     run = write_run(tmp_path / "run", segments=str(write_log(tmp_path / "log", logs_of(FEW, 2))))
     as_of_ms = view(run=str(run)).as_of_ms
     assert view(run=str(run), as_of_ms=as_of_ms, profile="auto").as_of_ms == as_of_ms
-    with pytest.raises(UsageError, match="the run is of"):
+    with pytest.raises(UsageError, match="the run is as of"):
         view(run=str(run), as_of_ms=1)
     with pytest.raises(UsageError, match="the run followed group_coordinator"):
         view(run=str(run), profile="group_metadata_manager")

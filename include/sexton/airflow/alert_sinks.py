@@ -115,7 +115,7 @@ def _imported(path: str) -> BaseNotifier:
     except Exception as error:  # a third-party module may raise anything
         raise SetupError(f"{path!r} cannot be used: {error}", where="SEXTON_NOTIFY", fix="mend or remove it") from error
     if not isinstance(notifier, BaseNotifier):
-        raise UsageError(f"{path!r} is no notifier of Airflow's", where="SEXTON_NOTIFY", fix=f"write {FORMS}")
+        raise UsageError(f"{path!r} is not an Airflow notifier", where="SEXTON_NOTIFY", fix=f"write {FORMS}")
     return notifier
 
 

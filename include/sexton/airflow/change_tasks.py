@@ -111,7 +111,7 @@ class PreviewPlan(CommandTask, SkipMixin):
         if sink == DRY_RUN_SINK:
             arguments = ("apply", options["plan_id"], f"--sink={sink}")
             now = self.sexton(*arguments, conn_id=self.cluster.kafka_conn_id)
-            self.log.info("dry run, nothing is written; it would be now: %s", counted(now) or "nothing")
+            self.log.info("dry run, nothing is written; now it would do: %s", counted(now) or "nothing")
             self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
             return
         if shown["what_if"]:

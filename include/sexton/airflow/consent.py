@@ -128,9 +128,9 @@ class ApprovalFolder:
         except UsageError:
             return None
         except ValidationError:
-            raise NoConsent(f"{FILES[kind]} was changed, or is of an earlier release: trigger a new run") from None
+            raise NoConsent(f"{FILES[kind]} was changed, or an earlier release wrote it: trigger a new run") from None
         if {"dag_id": found.dag_id, "run_id": found.run_id} != self.run:
-            raise NoConsent(f"{FILES[kind]} is of another run: trigger a new run")
+            raise NoConsent(f"{FILES[kind]} belongs to another run: trigger a new run")
         return found
 
     def write(self, document: ConsentDocument) -> None:

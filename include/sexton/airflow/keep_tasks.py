@@ -42,7 +42,7 @@ class KeepOffsets(CommandTask):
         if not approval_id:
             shown = self.sexton("keep", conn_id=self.cluster.kafka_conn_id)
             would: dict[str, int] = shown.get("would") or {}
-            self.log.info("dry run, nobody has approved anything; it would be: %s", counted({"counts": would}) or "-")
+            self.log.info("dry run, nobody has approved anything; it would do: %s", counted({"counts": would}) or "-")
             if due := sum(would.get(what, 0) for what in KEPT):
                 raise_alert(context, message=f"{due} offsets under a hold are to be kept: trigger approve_keep")
             return {}

@@ -118,7 +118,7 @@ def policy_file(default: str, params: Mapping[str, Any]) -> str:
     if not name:
         return default
     if not default:
-        raise AirflowFailException(f"policy {name!r} cannot be found: SEXTON_POLICY is not set, whose folder has it")
+        raise AirflowFailException(f"policy {name!r} cannot be found: SEXTON_POLICY, whose folder is used, is not set")
     return str(Path(default).parent / name)
 
 

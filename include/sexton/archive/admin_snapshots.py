@@ -278,7 +278,7 @@ class AdminSnapshots(SnapshotSeries):
         except (pa.ArrowException, OSError, ValueError) as error:
             raise UsageError(f"it cannot be read as Parquet: {error}", where=path) from None
         if not found.schema.equals(SCHEMAS[name]) or found.num_rows != snapshot.rows.get(name):
-            raise UsageError("its columns or rows are not those of such a file", where=path)
+            raise UsageError("it does not have the columns or the row count of this file", where=path)
         return found
 
 

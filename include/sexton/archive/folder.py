@@ -33,7 +33,7 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """
     login, _ = split_login(uri)
     if login is not None and not _LOGIN.fullmatch(login):
-        raise UsageError("the login has letters that a URI cannot have as they are", where=uri, fix=_ENCODE)
+        raise UsageError("the login has characters that must be percent-encoded in a URI", where=uri, fix=_ENCODE)
     try:
         if "://" in uri:
             found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
@@ -182,5 +182,5 @@ class HashedFolder(Folder):
         except UsageError as error:
             raise UsageError(error.message, where=name) from None
         if hashlib.sha256(data).hexdigest() != self._hashes[name]:
-            raise UsageError("its SHA-256 is not the one that was written down", where=name)
+            raise UsageError("its SHA-256 differs from the recorded one", where=name)
         return pa.BufferReader(data)

@@ -108,7 +108,7 @@ class MetadataLog:
 
     def _name(self, topic_id: UUID) -> str:
         if topic_id not in self._names:
-            raise LogError("contradiction", f"there is no topic of id {kafka_uuid(topic_id)}")
+            raise LogError("contradiction", f"no topic has id {kafka_uuid(topic_id)}")
         return self._names[topic_id]
 
 

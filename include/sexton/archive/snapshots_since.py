@@ -49,7 +49,7 @@ class GroupThen:
         if self.state != EMPTY:
             return f"the group was {self.state or 'not described'} when the plan was made"
         if state is None and offsets:
-            return f"it is no {self.group_type} group any more"
+            return f"it is no longer a {self.group_type} group"
         if state is not None:
             if state != EMPTY or member_count:
                 return f"the group is {state}"
@@ -75,11 +75,12 @@ def the_snapshot(series: SnapshotSeries, *, taken_at_ms: int, sha256: Mapping[st
     """The admin snapshot of a plan; Refused when it is not in the archive, or its files have another SHA-256."""
     if taken_at_ms not in series.instants:
         raise Refused(
-            f"the admin snapshot of {taken_at_ms} ms, that the plan was made by, is not in the archive", fix=_NEW_PLAN
+            f"the plan is made from the admin snapshot of {taken_at_ms} ms, which the archive lacks",
+            fix=_NEW_PLAN,
         )
     snapshot = series.manifest(taken_at_ms)
     if snapshot.sha256 != dict(sha256):
-        raise Refused("the admin snapshot in the archive is not the one that the plan was made by", fix=_NEW_PLAN)
+        raise Refused("the admin snapshot in the archive is not the one from which the plan was made", fix=_NEW_PLAN)
     return snapshot
 
 
@@ -104,7 +105,7 @@ def groups_then(
             topics=None if snapshot.metadata.sees_all_topics else _topics(snapshot),
         )
     if missing := sorted(set(group_ids) - found.keys()):
-        raise Refused(f"the admin snapshot that the plan was made by does not have {missing[0]}", fix=_NEW_PLAN)
+        raise Refused(f"the admin snapshot from which the plan was made does not have {missing[0]}", fix=_NEW_PLAN)
     for later in (series.manifest(at_ms) for at_ms in series.instants if at_ms > taken_at_ms):
         offsets = _offsets(own, later)
         rows = {row["group_id"]: row for row in own.table(later, "groups").to_pylist()}

@@ -49,7 +49,7 @@ def demo(
     )
     if json:
         return audit(replay=replay, out=run, json=True)
-    print_line(f"{log} is what a Kafka 4.4.0 broker wrote that kept the offsets of idle groups for one minute.")
+    print_line(f"{log} was written by a Kafka 4.4.0 broker that kept the offsets of idle groups for one minute.")
     _print_command(f"What became of {GROUP}?", f"explain {GROUP} --segments {log} {rules}")
     explain(GROUP, log=LogInput(segments=[log], topics=topics, profile=RULES), retention_minutes=RETENTION_MINUTES)
     _print_command(

@@ -144,7 +144,7 @@ def _side(text: str, log: LogInput) -> "Side":
 
     if not log.is_log and Path(text).is_dir():
         if log.cluster_id is not None:
-            raise UsageError("a run is of one cluster", where="--cluster-id", fix="leave it out")
+            raise UsageError("a run belongs to one cluster", where="--cluster-id", fix="leave it out")
         return RunSide(RunFolder(text))
     at_ms = parse_instant(text, "diff")
     if not log.is_log:

@@ -169,7 +169,7 @@ def _covered(source: "Source", standing: "StandingApproval") -> "Source":
     is_covered = Selection(patterns=tuple(standing.terms.patterns)).test()
     values = {key: then for key, then in source.values.items() if is_covered(key)}
     others = len(source.values) - len(values)
-    more = [f"{others} offsets are of groups that the standing approval does not cover: they are left alone"]
+    more = [f"{others} offsets belong to groups that the standing approval does not cover, and are left alone"]
     return replace(source, values=values, warnings=[*source.warnings, *(more if others else [])])
 
 

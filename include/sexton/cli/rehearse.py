@@ -110,7 +110,7 @@ def _source(log: LogInput) -> "tuple[LogSource, int | None, str | None]":
         return log.source(as_of_ms).with_buffer(log.load_buffer_bytes), as_of_ms, None
     own, record = log.of_run("rehearse a log: --segments DIR or --archive URI")
     if as_of_ms not in (None, record.as_of_ms):
-        raise UsageError(f"the run is of {record.as_of_ms} ms", where="--as-of", fix="use --segments or --archive")
+        raise UsageError(f"the run is as of {record.as_of_ms} ms", where="--as-of", fix="use --segments or --archive")
     return own.source(record.as_of_ms).with_buffer(log.load_buffer_bytes), record.as_of_ms, record.profile
 
 

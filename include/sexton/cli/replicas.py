@@ -170,8 +170,8 @@ def _print_repair(rows: list[dict[str, Any]], states: list[dict[str, Any]]) -> N
     for number in mixed:
         best = min(names[number], key=lambda name: wrong[name][number])
         print_aside(
-            f"repair: no replica of log partition {number} is right in all. Let {best} lead, which is wrong in the "
-            f"fewest ({count(wrong[best][number])}), carry out what is said above for a leader, and compare again"
+            f"repair: no replica of log partition {number} is right everywhere. Make {best} the leader (it has the "
+            f"fewest wrong keys: {count(wrong[best][number])}), do what is said above for a leader, and compare again"
         )
     for name in sorted(wrong):
         alone = [number for number in sorted(wrong[name]) if number not in mixed]

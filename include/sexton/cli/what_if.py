@@ -58,7 +58,7 @@ def what_if(
     Changes nothing and plans nothing. Without --segments, --archive and --run it reads the published tables. Offsets
     that a policy expires are deleted when a plan is applied; the broker deletes its expired offsets automatically.
 
-    # who would lose something if offsets were kept for one day?
+    # who would lose offsets if offsets were kept for one day?
     sexton what-if --retention-minutes 1440 --archive s3://keep/offsets
 
     # and with that retention last Friday?

@@ -236,7 +236,7 @@ def negative_end(next_log_offset: int) -> Undecodable:
     A broker takes that batch's end for the end of the log and, at its start, deletes all segments of a log that ends
     before its start (LogLoader).
     """
-    detail = f"the log ends at log_offset {next_log_offset} by its last batch: a broker deletes all of it as it starts"
+    detail = f"the last batch ends the log at log_offset {next_log_offset}: a broker that starts deletes the whole log"
     return Undecodable(reason=NEGATIVE_END, detail=detail)
 
 
@@ -255,7 +255,7 @@ def torn_segment(size_bytes: int) -> Undecodable:
     if size_bytes < 0:
         zeros = f"the segment ends with {-size_bytes} zeros, and another segment follows"
         return Undecodable(reason=ZEROS, detail=zeros)
-    detail = f"the segment ends within a batch, after {size_bytes} bytes of it, and another segment follows"
+    detail = f"the segment ends {size_bytes} bytes into a batch, and another segment follows"
     return Undecodable(reason=TORN_SEGMENT, detail=detail)
 
 

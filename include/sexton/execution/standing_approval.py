@@ -105,7 +105,7 @@ def approval_in_force(
     try:
         found = StandingApproval.model_validate_json(data)
     except ValidationError:
-        raise _refused("this is no standing approval", folder) from None
+        raise _refused("this is not a standing approval", folder) from None
     if found.terms.cluster_id != cluster_id:
         raise _refused(f"the standing approval is for cluster {found.terms.cluster_id}", folder)
     if found.terms.policy_sha256 != policy_sha256:

@@ -106,8 +106,7 @@ def _who(event: Event, group_id: str, apis: set[str], logs: BrokerLogs | None) -
     else:
         certainty = Certainty.LIKELY
         reason = (
-            f"the only allowed request that fits within {seconds} of the record; an authorizer does not log what came "
-            "of it"
+            f"the only allowed request that fits within {seconds} of the record; an authorizer does not log the outcome"
         )
     callers = [
         Caller(

@@ -101,9 +101,9 @@ def _offset_tombstones(
     sound = []
     for batch in framed:
         if not isinstance(batch, Batch) or not batch.crc_ok or batch.magic != 2:
-            raise Refused(f"bytes that are no record batch of format 2 at {batch.position}", where=place)
+            raise Refused(f"the bytes at {batch.position} are not a record batch of format 2", where=place)
         if batch.producer_id != NO_PRODUCER or batch.is_transactional or batch.is_control:
-            raise Refused("a batch of a producer: its values would stay pending for ever", where=place)
+            raise Refused("a batch with a producer id: its values would stay pending for ever", where=place)
         for record in records_of(bytes(batch.data)):
             if why := _why_not(record, log_partition=log_partition, partition_count=partition_count):
                 raise Refused(f"record {record.log_offset} {why}", where=place)
@@ -120,6 +120,6 @@ def _why_not(record: TailRecord, *, log_partition: int, partition_count: int) ->
     except (MalformedRecord, UnknownRecordType) as error:
         return f"has a key that cannot be read: {error}"
     if record_type not in OFFSET_TYPES:
-        return f"is of type {record_type}, not an offset's"
+        return f"has type {record_type}, which is not an offset's"
     own = partition_of(key.group_id, partition_count)
-    return None if own == log_partition else f"is of a group of log partition {own}"
+    return None if own == log_partition else f"belongs to a group of log partition {own}"

@@ -85,7 +85,7 @@ class ClientConfig:
             if self.sasl_mechanism == OAUTHBEARER:
                 if self.oauth is None:
                     raise UsageError(
-                        "OAUTHBEARER needs an endpoint that gives tokens, a client id and its secret",
+                        "OAUTHBEARER needs a token endpoint, a client id and a client secret",
                         fix="set sasl.oauthbearer.token.endpoint.url, .client.id and .client.secret",
                     )
             elif self.username is None or self.password is None:
@@ -211,7 +211,7 @@ def _refuse_java_stores(plain: Mapping[str, str], where: object) -> None:
 def _quotable(name: str) -> str:
     """The name of an unknown setting for a message; a name that does not look like one may be a line of a key and is
     hidden."""
-    return name if re.fullmatch(r"[a-z]{1,20}([._][a-z0-9-]{1,20})+", name) else "a line that is no setting's name"
+    return name if re.fullmatch(r"[a-z]{1,20}([._][a-z0-9-]{1,20})+", name) else "a line without a setting's name"
 
 
 def _require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -42,9 +42,9 @@ def collect_metadata(
     sees_all = sees_all_topics(session)
     if not sees_all:
         acl = session.missing_acl("TOPIC_AUTHORIZATION_FAILED", "Metadata")
-        warnings.append(f"not every topic can be seen, so none is taken for gone: {acl}")
+        warnings.append(f"not every topic can be seen, so none is considered deleted: {acl}")
     elif not cluster.is_whole:
-        warnings.append("some topics are being made or deleted, or have no leader: none is taken for gone")
+        warnings.append("some topics are being made or deleted, or have no leader: none is considered deleted")
     record = ClusterMetadata(
         taken_at_ms=taken_at_ms,
         cluster_id=cluster.cluster_id,

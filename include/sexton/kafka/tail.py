@@ -81,7 +81,7 @@ def records_of(data: bytes) -> list[TailRecord]:
     found: list[TailRecord] = []
     for batch in read_batches(data):
         if not isinstance(batch, Batch) or not batch.crc_ok:
-            raise BrokerError(f"bytes at {batch.position} that are no whole record batch")
+            raise BrokerError(f"the bytes at {batch.position} are not a whole record batch")
         for record in read_records(batch, cap_bytes=INFLATED_BYTES):
             if isinstance(record, BadRecord):
                 place = f"log_offset {record.log_offset if record.log_offset is not None else batch.base_offset}"

@@ -159,8 +159,8 @@ def _blind_rules(policy: Policy, record: RunRecord) -> Iterator[str]:
         yield f"no orphan can be recognized, so {_rules(names)} nothing: the cluster's topics were not recorded"
     elif gone and not record.sees_all_topics:
         yield (
-            f"no topic can be called gone, so {_rules(gone)} no such orphan: nothing says that whoever recorded the "
-            "cluster's topics may describe all of them"
+            f"{_rules(gone)} no offsets of deleted topics: it is not known whether the principal that recorded the "
+            "topics could see all of them"
         )
 
 

@@ -154,7 +154,7 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
         log_offsets=sum(manifest.next_log_offset - manifest.first_log_offset for manifest in manifests),
         lineages=sum(item.origin is not None for item in work),
         warnings=[
-            *(f"passed over, no log_offset is so high: {name}" for name in odd_files(disk, folder)),
+            *(f"skipped, no log_offset is that high: {name}" for name in odd_files(disk, folder)),
             *shown.notes,
             *_warnings(logs.values(), topics, to),
             *zero_tails_text(disk, {part: log.segments for part, log in logs.items()}),
@@ -329,7 +329,7 @@ def _record(
 
 def _warnings(logs: Iterable[DiskLog], topics: list[dict[str, Any]] | None, to: _Target) -> list[str]:
     found = [
-        f"log partition {log.log_partition}: its last file ends in bytes that are no batch: what came there is unknown"
+        f"log partition {log.log_partition}: its last file ends in bytes that are not a batch: their content is unknown"
         for log in logs
         if log.has_bad_tail
     ]

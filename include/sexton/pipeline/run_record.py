@@ -225,9 +225,9 @@ def findings_of(finished: Iterable[FinishedPartition], profile: Profile) -> list
         if part.undescribable:
             first, *more = part.undescribable
             found.append(
-                f"log partition {part.log_partition}: a coordinator throws when it is to describe group {first}"
-                f"{f' or {len(more)} more' if more else ''}, and answers UNKNOWN_SERVER_ERROR for it and what is asked "
-                "for together with it; describe others one by one"
+                f"log partition {part.log_partition}: the coordinator throws when it describes group {first}"
+                f"{f' or {len(more)} more' if more else ''}, and answers UNKNOWN_SERVER_ERROR for every group of the "
+                "same request; describe groups one at a time"
             )
     return found
 

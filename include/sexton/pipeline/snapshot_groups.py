@@ -48,7 +48,7 @@ def run(
         sees_all = sees_all_groups(session)
         if not sees_all:
             acl = session.missing_acl("GROUP_AUTHORIZATION_FAILED", "ListGroups")
-            warnings.append(f"not every group can be seen, so none is taken for gone: {acl}")
+            warnings.append(f"not every group can be seen, so none is considered deleted: {acl}")
         outcome = snapshot_groups(
             session, writer.add, now_ms=now_ms, groups_per_second=request.groups_per_second, sleep=sleep
         )

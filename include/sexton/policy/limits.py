@@ -44,21 +44,21 @@ class Limits(Model):
         sentences, named = [], self._named
         if counts.offset_count > self.max_offsets:
             sentences.append(
-                f"{counts.offset_count:,} offsets would go; {named('max_offsets')} is {self.max_offsets:,}"
+                f"{counts.offset_count:,} offsets would be deleted; {named('max_offsets')} is {self.max_offsets:,}"
             )
         if counts.group_count > self.max_groups:
             sentences.append(
-                f"{counts.group_count:,} groups would lose something; {named('max_groups')} is {self.max_groups:,}"
+                f"{counts.group_count:,} groups would lose offsets; {named('max_groups')} is {self.max_groups:,}"
             )
         if _is_more(counts.group_count, counts.groups_total, self.max_share_of_groups):
             sentences.append(
-                f"{counts.group_count:,} of {counts.groups_total:,} groups would lose something; "
+                f"{counts.group_count:,} of {counts.groups_total:,} groups would lose offsets; "
                 f"{named('max_share_of_groups')} is {self.max_share_of_groups:g}"
             )
         for owner, count in sorted(counts.owners.items()):
             if _is_more(count.taken, count.total, self.max_share_of_owner):
                 sentences.append(
-                    f"{count.taken:,} of {count.total:,} offsets under rules of {owner!r} would go; "
+                    f"{count.taken:,} of {count.total:,} offsets under rules of {owner!r} would be deleted; "
                     f"limits.max_share_of_owner is {self.max_share_of_owner:g}"
                 )
         return sentences

@@ -29,7 +29,7 @@ def check_pattern(text: str) -> None:
     except (re2.error, UnicodeError) as error:
         reason = error.args[0] if error.args else error
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise PatternError(f"is no regular expression of RE2: {text}") from None
+        raise PatternError(f"is not an RE2 regular expression: {text}") from None
     if size > MAX_PROGRAM:
         raise PatternError(f"compiles to {size} instructions, more than {MAX_PROGRAM}")
 

@@ -108,7 +108,7 @@ def _pairs(node: yaml.MappingNode, loc: Loc, document: YamlDocument) -> Iterator
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode):
-            _report(document, line, "a key that is no text", "keys are words such as `name`")
+            _report(document, line, "a key that is not text", "keys are words such as `name`")
             continue
         key = _text(key_node, document)
         if key in first_lines:
@@ -144,4 +144,4 @@ def _report_syntax(document: YamlDocument, text: str, error: yaml.YAMLError) -> 
         what = f"a character that YAML does not allow: U+{int(error.character):04X}"
     else:
         line, what = 1, str(error)
-    _report(document, line, f"this is no YAML: {what}", "see where the indentation, a quote or a bracket does not fit")
+    _report(document, line, f"this is not YAML: {what}", "see where the indentation, a quote or a bracket does not fit")

@@ -61,7 +61,7 @@ def kinds_to_come(old: Profile, new: Profile) -> list[UnreadableRecords]:
         text = f"record types {', '.join(map(str, new_types))}"
         add(bool(new_types), text, f"the first {name} group", fails_load=not old.skips_unknown_types)
     early = old.early_share_groups and new.reads(11) and not new.early_share_groups
-    add(early, "records of share groups, of which 4.0 has another layout", "the first share group")
+    add(early, "records of share groups, whose layout differs in 4.0", "the first share group")
     moves = old.early_consumer_groups and not new.early_consumer_groups
     add(moves, "consumer groups over the offsets of classic ones, once cleaned (KAFKA-17306)", "a group that converts")
     streams = old.reads(17) and new.streams_replace_simple and not old.streams_replace_simple

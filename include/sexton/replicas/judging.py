@@ -138,7 +138,7 @@ class ReplicaJudge:
             text = f"{value} at log_offset {at} was deleted: {tombstone}"
             return differs(("resurrected",), wrong, without, "tombstone", text, since=tombstone)
         if is_aborted:
-            text = f"{value} at log_offset {at} is of a transaction that {_names(lackers)} cleaned away as aborted"
+            text = f"{value} at log_offset {at} belongs to a transaction that {_names(lackers)} cleaned away as aborted"
             return differs(("aborted_to_committed",), holders, lackers, "value", text)
         if without and self.last_gap > at:
             text = (

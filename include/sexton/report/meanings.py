@@ -50,7 +50,7 @@ UNDECODABLE_REASONS: Mapping[str, str] = {
     "bad_crc": "the checksum of the batch is wrong (the broker does not check it when loading)",
     "zeros": "zeros at the end of a segment that another segment follows: the broker's load fails there",
     "out_of_order": "a batch that is duplicated or out of order (the broker replays it at its position)",
-    "negative_end": "the log ends below log_offset 0 by its last batch: a broker that starts with it deletes all of it",
+    "negative_end": "the last batch ends the log below log_offset 0: a broker that starts deletes the whole log",
     "skipped_bytes": "the start of a batch that is longer than the segment: the broker continues with the next segment",
     "malformed_batch": "bytes that are not a record batch",
     "bad_codec": "the batch could not be decompressed",

@@ -51,7 +51,7 @@ def series_of(fs: pafs.FileSystem, root: str, cluster_id: str, coverage: object)
         if kind.coverage == coverage:
             return kind(fs, root, cluster_id)
     raise UsageError(
-        f"no admin snapshots are of coverage {coverage}", where=root, fix="read it with the release that made it"
+        f"no admin snapshot has coverage {coverage}", where=root, fix="read it with the release that made it"
     )
 
 

@@ -304,7 +304,7 @@ def doubt_of_positions(positions: Mapping[int, LogPosition], source: LogSource) 
         if position.lineage != goal.lineage:
             return f"log partition {part} has left lineage {position.lineage}"
         if min(position.cut, *position.order) < 0:
-            return f"its cut of log partition {part} is no position in a log"
+            return f"its cut of log partition {part} is not a position in a log"
         if position.order > goal.order:
             return f"its cut of log partition {part} lies behind the one wanted"
     return None
@@ -328,11 +328,11 @@ def without_damaged(work: Callable[[Nearest], _T], *, known: Base | None, is_ful
 def odd_part(manifest: CheckpointManifest) -> str | None:
     """A file in the manifest that is not a file of a fold, or what is wrong with its buckets; None if all is well."""
     if odd := next((name for name in manifest.files if not _FILE.fullmatch(name)), None):
-        return f"no file of a fold: {odd!r}"
+        return f"not a file of a fold: {odd!r}"
     for part, bounds in manifest.bounds.items():
         is_divisible = part in manifest.positions and can_divide(profile_of(manifest.profile))
         if not is_divisible or bounds != sorted(set(bounds)):
-            return f"its buckets of log partition {part} are none of a fold"
+            return f"its buckets of log partition {part} are not those of a fold"
     return None
 
 

@@ -43,8 +43,8 @@ class Choice:
     def warnings(self) -> list[str]:
         """Every warning about the choice."""
         unproven = (
-            f"{self.profile.text} is unproven: its rules follow Kafka's sources, no recording of such a broker was "
-            "compared"
+            f"{self.profile.text} is unproven: its rules follow Kafka's sources and were not compared with a recording "
+            "of such a broker"
         )
         return [*self.doubts, *self.open_points, *([] if self.profile.is_proven else [unproven])]
 

@@ -65,7 +65,7 @@ def disk_evidence(
         if doubt is None:
             found = found or read
         else:
-            notes.append(f"{METADATA_TOPIC} is not used: it is not of this disk, or damaged: {doubt}")
+            notes.append(f"{METADATA_TOPIC} is not used: it comes from another disk, or is damaged: {doubt}")
     if found is None:
         return DiskEvidence(bounds=bounds, notes=notes)
     bounds, version = _of_brokers(_of_level(bounds, found, METADATA_TOPIC), found)

@@ -167,7 +167,7 @@ def open_segments(
             *_log_dirs_text(roots, paths, segments),
             *([_EMPTY.format(ranges_text(empty))] if empty else []),
             *zero_tails_text(fs, segments),
-            *(f"passed over, no log_offset is so high: {name}" for path in paths for name in odd_files(fs, path)),
+            *(f"skipped, no log_offset is that high: {name}" for path in paths for name in odd_files(fs, path)),
         ],
     )
 

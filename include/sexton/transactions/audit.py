@@ -92,7 +92,7 @@ def _held(source: LogSource, judgement: Judgement) -> dict[tuple[int, int], int]
 def _notes(states: KnownStates | None, judgement: Judgement, asked: Producers | None) -> list[str]:
     notes = []
     if states is None and judgement.judged:
-        notes.append(f"{TRANSACTIONS_TOPIC} was not read, so nobody can say whose the open transactions are")
+        notes.append(f"{TRANSACTIONS_TOPIC} was not read, so the ids of the open transactions are unknown")
     elif states and states.partition_count is None and judgement.of("unknown"):
         notes.append(
             f"how many partitions {TRANSACTIONS_TOPIC} has is not known: the transactional ids of those that are here "

@@ -23,7 +23,7 @@ def view_of_run(request: ReplayRequest, root: str) -> CoordinatorView:
     folder = RunFolder(root)
     record = folder.read_run()
     if request.as_of_ms not in (None, record.as_of_ms):
-        raise UsageError(f"the run is of {record.as_of_ms} ms", where="--as-of", fix="use --segments or --archive")
+        raise UsageError(f"the run is as of {record.as_of_ms} ms", where="--as-of", fix="use --segments or --archive")
     if request.profile != AUTO and profile_of(request.profile).text != profile_of(record.profile).text:
         raise UsageError(f"the run followed {record.profile}", where="--profile", fix="use --segments or --archive")
     parts = RunParts(folder, record)

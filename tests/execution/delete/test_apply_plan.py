@@ -354,8 +354,8 @@ def refused(world: World, **rules: Any) -> str:
         ({"approved_by": "  "}, "plan not approved (pass --approved-by)"),
         ({"sink": "log", "allow_log_sink": False}, "needs --allow-log-sink"),
         ({"recorded_retention_ms": 2 * HOUR_MS}, "the broker keeps offsets for 2h, as the snapshot recorded it"),
-        ({"limits": DefaultLimits(max_offsets=1)}, "2 offsets would go; SEXTON_MAX_OFFSETS is 1"),
-        ({"limits": DefaultLimits()}, "1 of 1 groups would lose something; SEXTON_MAX_SHARE_OF_GROUPS is 0.05"),
+        ({"limits": DefaultLimits(max_offsets=1)}, "2 offsets would be deleted; SEXTON_MAX_OFFSETS is 1"),
+        ({"limits": DefaultLimits()}, "1 of 1 groups would lose offsets; SEXTON_MAX_SHARE_OF_GROUPS is 0.05"),
     ],
 )
 def test_what_an_apply_is_held_to(tmp_path: Path, rules: dict[str, Any], told: str) -> None:
@@ -369,7 +369,7 @@ def test_what_an_apply_is_held_to(tmp_path: Path, rules: dict[str, Any], told: s
         ({"over_limits": ["too many groups"]}, "over its limits: too many groups"),
         ({"broker_retention_ms": 2 * HOUR_MS}, "the broker keeps offsets for 2h, as plan.json says"),
         ({"as_of_ms": START_MS + 90 * HOUR_MS}, "ahead of this clock"),
-        ({"cluster_id": "other"}, "of cluster other"),
+        ({"cluster_id": "other"}, "for cluster other"),
         ({"topic_id": "AAAAAAAAAAAAAAAAAAAACQ"}, "was recreated"),
     ],
 )

@@ -218,5 +218,5 @@ def test_selection(selection: Selection, asked: set[str]) -> None:
 
 
 def test_a_pattern_that_is_none() -> None:
-    with pytest.raises(UsageError, match="is no regular expression"):
+    with pytest.raises(UsageError, match="is not an RE2 regular expression"):
         Selection(patterns=("(",)).test()

@@ -155,7 +155,7 @@ class AdminWatch:
         def read() -> list[Result]:
             now = self._snapshot(context, group, rows)
             if now.error is not None:
-                why = f"what came of the call cannot be seen: {now.error}"
+                why = f"the outcome of the call cannot be seen: {now.error}"
                 return [Result.of(row.item_id, "unknown", why) for row in rows]
             active = None if before is None else _activity(before, now, planned={row.topic_partition for row in rows})
             return [self._result(row, answer, now, active) for row in rows]
@@ -169,7 +169,7 @@ class AdminWatch:
     def _result(self, row: PlannedRow, answer: Answer, now: GroupSnapshot, active: str | None) -> Result:
         key, error = row.topic_partition, answer.error_of(row.item_id)
         if key in now.hidden:
-            return Result.of(row.item_id, "unknown", f"what came of the call cannot be seen: {now.hidden[key]}")
+            return Result.of(row.item_id, "unknown", f"the outcome of the call cannot be seen: {now.hidden[key]}")
         is_gone = key not in now.offsets and key not in now.unstable
         newer = _newer(row, now)
         if not answer.is_settled:

@@ -56,7 +56,7 @@ def apply_plan(
     status, groups = PlanStatus.of(entries), planned_groups(plan)
     is_closed = not entries or entries[-1].kind == "close"
     basis = plan.record.basis
-    assert watch.basis == basis, "a plan is compared with what it was made by"
+    assert watch.basis == basis, "a plan must be compared with the evidence it was made from"
     if is_closed and is_applied(groups, status):
         last = entries[-1].attempt if entries else 0
         return summarize(plan, status, sink=sink, attempt=last, warnings=["nothing is left to do"])

@@ -148,6 +148,6 @@ def _decided(context: DeleteContext, group: PlannedGroup, row: PlannedRow, resul
     else:
         is_there = context.client.group_now(group.group_id).exists
     if is_there:
-        return Result.of(row.item_id, "not_done", "the coordinator says that it is done, and it is still there")
+        return Result.of(row.item_id, "not_done", "the coordinator reported success, but it is still there")
     # Up to 3.9 a group that was never more than offsets has no record of its own, and is deleted without one.
     return Result.of(row.item_id, "gone" if row.is_offset else "done")

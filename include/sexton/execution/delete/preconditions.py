@@ -53,7 +53,7 @@ def check_approval(plan: Plan, rules: Rules) -> None:
         raise Refused("plan not approved", where=_where(plan), fix="pass --approved-by")
     if plan.sha256 != rules.plan_sha256:
         raise Refused(
-            f"the plan was changed since it was approved: approved was {rules.plan_sha256}, this is {plan.sha256}",
+            f"the plan was changed since it was approved: approved {rules.plan_sha256}, this is {plan.sha256}",
             where=_where(plan),
             fix="approve it again",
         )
@@ -74,7 +74,7 @@ def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
         policies = (
             f"it was made by policy {record.policy_sha256 or 'none'}, in force is {rules.policy_sha256 or 'none'}"
         )
-        raise Refused(policies, where=where, fix=f"{_NEW_PLAN}, or name the policy that it was made by")
+        raise Refused(policies, where=where, fix=f"{_NEW_PLAN}, or name the policy that it was made with")
     taken = Counts(
         offset_count=plan.undo.num_rows,
         group_count=len(pc.unique(plan.tombstones["group_id"])),
@@ -100,7 +100,7 @@ def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
     for source, broker_ms in known_ms.items():
         if broker_ms is not None and broker_ms != record.retention_ms:
             raise Refused(
-                f"it is a what-if: it was made by a retention of {duration_text(record.retention_ms)}, "
+                f"it is a what-if: it was made with a retention of {duration_text(record.retention_ms)}, "
                 f"the broker keeps offsets for {duration_text(broker_ms)}, {source}",
                 where=_where(plan),
                 fix=f"{_NEW_PLAN} without a retention of your own; use a policy to expire offsets earlier",
@@ -121,7 +121,7 @@ def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterI
     """
     record, where = plan.record, _where(plan)
     if identity.cluster_id != record.cluster_id:
-        raise Refused(f"it is of cluster {record.cluster_id}, this is {identity.cluster_id}", where=where)
+        raise Refused(f"it is for cluster {record.cluster_id}, this is {identity.cluster_id}", where=where)
     if not record.basis.needs_log and UNKNOWN_ID in (record.topic_id, identity.topic_id):
         return
     if identity.topic_id != record.topic_id:

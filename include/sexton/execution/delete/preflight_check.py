@@ -73,7 +73,7 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparis
             fresh.append(row)
     if group.is_whole and any(result.outcome != "gone" for result in results):
         # A group is deleted as a whole or not at all.
-        partly = "the group is no longer what the plan would remove as a whole"
+        partly = "the group is no longer exactly what the plan deletes"
         results += [Result.of(row.item_id, "changed_since", partly) for row in fresh]
         fresh = []
     return Comparison(fresh=tuple(fresh), results=tuple(results), checks=checks, ours=tuple(ours))
@@ -102,7 +102,7 @@ def preflight_check(context: DeleteContext, group: PlannedGroup, rows: Rows, che
     for row in rows:
         if row.is_offset and not _equals(row.item.before, stable.get(row.topic_partition)):
             return checked_ms, all_rows(
-                "changed_since", f"{row.item.topic}-{row.item.partition} is no longer what it was a moment ago"
+                "changed_since", f"{row.item.topic}-{row.item.partition} has changed since it was compared"
             )
     return checked_ms, []
 

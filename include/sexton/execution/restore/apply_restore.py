@@ -146,7 +146,7 @@ def apply_restore(
     """
     identity = client.identity(may_hide_log=not plan.basis.needs_log)
     if identity.cluster_id != plan.cluster_id:
-        raise Refused(f"the restore is of cluster {plan.cluster_id}, this is {identity.cluster_id}")
+        raise Refused(f"the restore is for cluster {plan.cluster_id}, this is {identity.cluster_id}")
     context = RestoreContext(
         client=client,
         ledger=ledger,
@@ -340,7 +340,7 @@ def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str,
         elif now.what not in WRITTEN:
             results.append(Result.of(item_id, "refused", now.error))
         elif row.what in KEPT and now.what is not row.what:
-            results.append(Result.of(item_id, "refused", "the group is of another kind now"))
+            results.append(Result.of(item_id, "refused", "the group now has another type"))
     return results
 
 
@@ -437,7 +437,7 @@ def _settled_outcome(item_id: ItemId, row: RestoreRow, group: GroupView, answer:
     """The result of an item, from an admin snapshot alone."""
     now = group.offsets.get((row.topic, row.partition))
     if group.error is not None:
-        return Result.of(item_id, "unknown", f"what came of the commits group cannot be read: {group.error}")
+        return Result.of(item_id, "unknown", f"the outcome of the commits cannot be read: {group.error}")
     if now == row.put:
         return Result.of(item_id, "done")
     if answer.is_settled:

@@ -79,7 +79,7 @@ def make_restore(
     identity = client.identity(may_hide_log=not source.basis.needs_log)
     if identity.cluster_id != source.cluster_id:
         raise Refused(
-            f"the values are of cluster {source.cluster_id}, this is {identity.cluster_id}", where=source.name
+            f"the values are from cluster {source.cluster_id}, this is {identity.cluster_id}", where=source.name
         )
     judge = Judge(
         identity=identity,

@@ -135,4 +135,4 @@ def _check_values(tables: Mapping[str, pa.Table]) -> None:
     if profile.num_rows != 1:
         raise DamagedFold(f"{profile.num_rows} rows, expected one", where="profile")
     if pc.count_distinct(tables["counters"]["name"]).as_py() != tables["counters"].num_rows:
-        raise DamagedFold("a counter is there twice", where="counters")
+        raise DamagedFold("duplicate counter", where="counters")

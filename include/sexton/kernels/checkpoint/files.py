@@ -69,5 +69,5 @@ def read_parquet(folder: Folder, only: Collection[str] | None = None) -> Tables:
         try:
             found[name] = pq.ParquetFile(folder.open(file)).read(use_threads=False)
         except _UNREADABLE as error:
-            raise DamagedFold(f"not to be read as Parquet: {error}", where=name) from None
+            raise DamagedFold(f"cannot be read as Parquet: {error}", where=name) from None
     return no_rows() | found

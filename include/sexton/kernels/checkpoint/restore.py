@@ -72,7 +72,7 @@ def from_tables(
     refused = _restore_groups(
         state, *value_spans(groups["group_id"]), _ints(groups, "last_value_log_offset"), _ints(groups, "commits")
     )
-    _refuse("groups", refused, "a group that is there twice")
+    _refuse("groups", refused, "duplicate group")
     refused = _restore_keys(
         state,
         *value_spans(keys["group_id"]),
@@ -81,7 +81,7 @@ def from_tables(
         *value_spans(keys["metadata"]),
         is_indexed,
     )
-    _refuse("keys", refused, "a key that is there twice, or of a group that is not there")
+    _refuse("keys", refused, "a duplicate key, or a key whose group is missing")
     _fill(state.keys, keys, KEY_COLUMNS)
     _refuse("producers", _restore_producers(state, _ints(producers, "producer_id")), "it is there twice")
     _fill(state.producers, producers, PRODUCER_COLUMNS)
@@ -90,7 +90,7 @@ def from_tables(
         *(_ints(pending, name) for name in ("key", "producer_id", "value_count")),
         *value_spans(pending["metadata"]),
     )
-    _refuse("pending", refused, "a value that is there twice, or of a producer that has nothing open")
+    _refuse("pending", refused, "a duplicate value, or a value whose producer has no open transaction")
     _fill(state.pending, pending, PENDING_COLUMNS)
     relink_leaks(state)
     _restore_records(state, tables["group_records"])

@@ -278,7 +278,7 @@ const backfill = async () => {
     await dialog(page).getByText(/runs? will be triggered|runs will/i).first().waitFor();
     return dialog(page);
   }, 680);
-  await step("Press *Run Backfill*. The bar above the runs stays until all of them have ended.", async () => {
+  await step("Press *Run Backfill*. The bar above the list of runs stays until all runs have ended.", async () => {
     await send(page, "Run Backfill").click();
     // Of an Airflow on SQLite whose scheduler writes at that very moment; a person presses once more.
     await until(page, async () => {
@@ -423,7 +423,7 @@ const lastMonth = async () => {
     await dialog(page).getByRole("spinbutton").first().blur();
     return dialog(page);
   }, 680);
-  await step("Press *Trigger*. The log of the task *build_history* shows the progress; if a run is stopped, clear it and it continues from there.", async () => {
+  await step("Press *Trigger*. The log of the task *build_history* shows the progress. If a run was stopped, clear it; it then continues where it stopped.", async () => {
     told.run = await sent(page, "offset_history");
     told.state = await ended(page, "offset_history", told.run);
     await page.goto(`${config.url}/dags/offset_history/runs/${encodeURIComponent(told.run)}/tasks/build_history`);

@@ -26,7 +26,7 @@ for cluster in settings().every_cluster:
     with DAG(
         **defaults.of_dag(cluster, "keep_offsets", __doc__),
         schedule=defaults.timetable("30 * * * *"),  # `sexton keep --every` is an hour
-        allowed_run_types=("scheduled", "manual"),
+        allowed_run_types=("scheduled", "manual"),  # type: ignore[arg-type]  # the enum has no public name
         is_paused_upon_creation=True,
         description="Keep offsets under holds from expiring at the broker; a dry run without a standing approval",
     ):

@@ -26,7 +26,7 @@ raises an alert; a critical one stops the publication. A run that takes longer t
 alert, too.
 """
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset, AssetAlias
 
 from sexton.airflow import assets, defaults
 from sexton.airflow.forms import form
@@ -34,7 +34,7 @@ from sexton.airflow.spark_tasks import STAGES, spark_job
 from sexton.settings import settings
 
 for cluster in settings().every_cluster:
-    outlets = {"publish_tables": [*assets.table_assets(cluster), *assets.due_audits(cluster)]}
+    published: list[Asset | AssetAlias] = [*assets.table_assets(cluster), *assets.due_audits(cluster)]
     with DAG(
         **defaults.of_dag(
             cluster, "offset_retention", __doc__, catchup=settings().catchup, max_active_runs=settings().max_active_runs
@@ -45,7 +45,7 @@ for cluster in settings().every_cluster:
         description="Replay __consumer_offsets, reach verdicts, plan, validate, publish; never deletes",
     ):
         snapshot, replay, find, plan, validate, publish = (
-            spark_job(name, cluster, outlets=outlets.get(name, ())) for name in STAGES
+            spark_job(name, cluster, outlets=published if name == "publish_tables" else ()) for name in STAGES
         )
         # publish runs only after validate: readers never see unchecked tables.
         snapshot >> replay >> find >> plan >> validate >> publish

@@ -51,7 +51,8 @@ from sexton.airflow.runs import has_file, read_outcome, remove_outcome, run_fold
 from sexton.airflow.warm_jobs import ForkedJob, is_warm
 from sexton.as_text import ms_of
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
-from sexton.job_params import REQUESTS, STAGES
+from sexton.job_params import REQUESTS
+from sexton.job_params import STAGES as STAGES  # for the DAG
 from sexton.process_id import TASK, host, process_id
 from sexton.settings import Cluster, environment, setting_of, settings, variable
 from sexton.uris import secrets_of, uri_without_login

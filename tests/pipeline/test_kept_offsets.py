@@ -162,7 +162,7 @@ def test_until_when_each_offset_is_kept(tmp_path: Path, small: Engine) -> None:
         ("ended", "ended", 1, 1, BASE_MS + 30 * MINUTE_MS),
     }
     page = render_page(summary)
-    assert "What holds keep alive" in page
+    assert "Kept alive by holds" in page
     assert "without an end" in page
 
 

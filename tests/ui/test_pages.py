@@ -177,7 +177,7 @@ def test_the_overview_counts(client: TestClient) -> None:
     )
     told = text(client, "/")
     assert "2 due now" in told
-    kept_alive = told.partition("What holds keep alive")[2].partition(" Groups By type")[0]
+    kept_alive = told.partition("Kept alive by holds")[2].partition(" Groups By type")[0]
     assert kept_alive.endswith(second(PUBLISHED - HOUR_MS)), "the last attempt is an instant"
     assert "1 warning about this run" in told
 

@@ -468,11 +468,11 @@ const keep = async () => {
   await end("approve_keep", told.approval);
   await step("From now on, an hourly run keeps the offsets that fall due. To start a run at once, open *Dags, keep_offsets*, press *Trigger* and, in the form, *Trigger*.", async () => (told.kept = await trigger("keep_offsets")));
   await end("keep_offsets", told.kept);
-  await step("After the next run of *offset_retention*, open *Browse, Consumer groups*. *What holds keep alive* counts the offsets that were kept and those that could not be kept, with the reason.", async () => {
+  await step("After the next run of *offset_retention*, open *Browse, Consumer groups*. *Kept alive by holds* counts the offsets that were kept and those that could not be kept, with the reason.", async () => {
     const run = await trigger("offset_retention");
     await end("offset_retention", run);
     const frame = await dashboard(page);
-    const part = frame.getByRole("heading", { name: "What holds keep alive" }).locator("xpath=..");
+    const part = frame.getByRole("heading", { name: "Kept alive by holds" }).locator("xpath=..");
     told.holds = await part.locator("tbody td").allInnerTexts();
     return part;
   }, 400);

@@ -89,7 +89,7 @@ class Increment:
 
     @property
     def label(self) -> str:
-        return f"a delta of {100 * self.delta_records / self.records:.1f} % of {millions(self.records)}"
+        return f"the last {100 * self.delta_records / self.records:.1f} % of {millions(self.records)}"
 
     @property
     def ratio(self) -> float:
@@ -123,7 +123,7 @@ class Clustered:
 
     @property
     def label(self) -> str:
-        return f"{millions(self.records)} on a cluster of 2 one-core workers"
+        return f"{millions(self.records)} on a standalone cluster of 2 one-core workers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,13 @@ BEGIN = "<!-- figures: written by `make bench-all` -->"
 END = "<!-- end of figures -->"
 _HEAD = """\
 Seconds on {cores} cores ({processor}). *broker*: a real Kafka 4.3.1 broker loads the same segments, first right after
-its start, then again in the same JVM (the load times that it logs; one thread). *kernel*: the compiled kernels replay
-them on one core, from bytes to tables. *audit*: a whole `sexton audit` on all cores, including its start, checks and
-report: elapsed seconds, then processor seconds. *memory*: that of the audit, for the largest process, then for all
-processes, with shared pages counted once.
+its start, then again in the same JVM (the load times that it logs; one thread). *kernel*: Sexton's compiled replay
+code (the kernels) on one core, from bytes to tables. *audit*: a whole `sexton audit` on all cores, including its start,
+checks and report: elapsed seconds, then processor seconds. *broker / kernel* and *broker / audit*: how many times as
+long the broker takes, at its first and its second load. *memory*: the resident memory of the audit's largest process,
+then the proportional set size (PSS) of all its processes, which may be smaller because it divides shared pages.
 
-| log | MB | broker | kernel | kernel / broker | audit | broker / audit | memory, MB |
+| log | MB | broker | kernel | broker / kernel | audit | broker / audit | memory, MiB |
 |---|---|---|---|---|---|---|---|
 """
 _TAIL = """\
@@ -25,7 +26,7 @@ _TAIL = """\
 
 SHORT_SETS, WEAKEST, SHORT_MILLIONS = ("plain", "lz4", "transactional", "many-keys"), "most-keys", 30
 _SHORT_HEAD = """\
-| {millions} million records | a Kafka 4.3.1 broker loads them | kernels, one core | `sexton audit`, {cores} cores |
+| {millions} million records | a Kafka 4.3.1 broker loads them | replay alone, 1 core | `sexton audit`, {cores} cores |
 |---|---|---|---|
 """
 
@@ -42,8 +43,9 @@ def short_section(measured: Measured) -> str:
     text = f"{BEGIN}\n{head}{''.join(rows)}\n"
     if measured.logs:
         worst = min(measured.logs, key=lambda one: one.audit_per_started)
-        text += f"The slowest, compared with a broker: `sexton audit` of {worst.label} takes {worst.audit_s:.0f} s, "
-        text += f"the broker's load {worst.broker_started_s:.0f} s.\n"
+        text += f"Compared with the broker, `sexton audit` is slowest for {worst.name} with "
+        text += f"{worst.commits / MILLION:g} million records: it takes {worst.audit_s:.0f} s, the broker's load "
+        text += f"{worst.broker_started_s:.0f} s.\n"
     return text + END
 
 
@@ -57,19 +59,20 @@ def section(measured: Measured) -> str:
         for one in measured.logs
     ]
     head = _HEAD.format(cores=machine.cores, processor=machine.processor)
-    sets = "; ".join(f"{log_set.name}: {log_set.about}" for log_set in SETS)
-    about = f"M is a million records, in 4 log partitions. The logs: {sets}."
-    besides = "".join(f"{text}\n" for text in (about, " ".join(_besides(measured))) if text)
-    return f"{BEGIN}\n{head}{''.join(rows)}\n{besides}{_TAIL}{END}"
+    sets = "".join(f"- {log_set.name}: {log_set.about}\n" for log_set in SETS)
+    about = f"M is a million records, in 4 log partitions. The logs:\n\n{sets}\n"
+    besides = "".join(f"- {text}\n" for text in _besides(measured))
+    others = f"Other measurements:\n\n{besides}\n" if besides else ""
+    return f"{BEGIN}\n{head}{''.join(rows)}\n{about}{others}{_TAIL}{END}"
 
 
 def _besides(measured: Measured) -> Iterator[str]:
     """What was measured besides the rows of the table."""
     if measured.dump_rate:
-        yield f"`kafka-dump-log --offsets-decoder` reads {measured.dump_rate / 1000:,.0f} thousand records a second."
+        yield f"`kafka-dump-log --offsets-decoder` reads {measured.dump_rate / 1000:,.0f} thousand records per second."
     if one := measured.increment:
         yield (
-            f"From the archive, {one.label} on top of a checkpoint is replayed in {one.increment_s:.2f} s, "
+            f"From the archive, {one.label} is replayed on top of a checkpoint in {one.increment_s:.2f} s, "
             f"{100 * one.ratio:.1f} % of the {one.full_s:.1f} s that a full replay takes."
         )
     if measured.one_record_s:
@@ -78,9 +81,10 @@ def _besides(measured: Measured) -> Iterator[str]:
         yield f"In an audit, the plan of {plan.label} takes {plan.seconds:.1f} s."
     if there := measured.clustered:
         yield (
-            f"{there.label[0].upper()}{there.label[1:]}, submitted from the same two cores: the stages of an audit "
-            f"take {there.stages_s:.1f} s in a running Spark session, the five jobs from replay_groups to "
-            f"publish_tables {there.jobs_s:.1f} s with the start of each, and the audit itself {there.audit_s:.1f} s."
+            f"For {there.label}, with the driver on the same two cores, the stages of an audit take "
+            f"{there.stages_s:.1f} s in a running Spark session. The five jobs from `replay_groups` to "
+            f"`publish_tables`, each with its own session, take {there.jobs_s:.1f} s, and `sexton audit` takes "
+            f"{there.audit_s:.1f} s."
         )
     if those := measured.replicas:
         yield (

@@ -73,9 +73,9 @@ def section(figures: Sequence[Figures], machine: Machine, prices: Prices | None 
     measured = (
         f"Measured on {machine.cores} cores ({machine.processor}), at up to {millions(largest)} records: "
         f"{rates.plain_bytes:.0f} bytes per commit in the archive ({rates.lz4_bytes:.0f} if the broker writes lz4, "
-        f"`offsets.topic.compression.codec=3`), {rates.record_s * MILLION:.2f} core seconds to replay a million "
-        f"records, and {rates.key_s * MILLION:.1f} more seconds of an audit per million offsets. A run of the DAG on "
-        f"Spark takes {RUN_S:.0f} s for a hundred offsets, and {OFFSET_S * MILLION:.0f} s more per million."
+        f"`offsets.topic.compression.codec=3`), and {rates.record_s * MILLION:.2f} core seconds to replay a million "
+        f"records. An audit takes another {rates.key_s * MILLION:.1f} seconds per million offsets. A run of the DAG on "
+        f"Spark takes {RUN_S:.0f} s for a hundred offsets, and another {OFFSET_S * MILLION:.0f} s per million."
     )
     reckoned = (
         f"The table is computed from these figures, for groups with {OFFSETS_A_GROUP} offsets each, hourly runs on 2 "

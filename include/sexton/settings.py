@@ -184,11 +184,11 @@ class Settings(OfCluster, BaseSettings):
     allow_log_sink: bool = False
     """Whether tombstones may be written into the log for offsets that Kafka refuses to delete."""
     settle_ms: int = Field(60_000, ge=0)
-    """How long after as_of a snapshot must be taken to settle the cut."""
+    """How long after an instant a snapshot must be taken before runs can describe that instant (docs/time.md)."""
     inflated_cap_bytes: int = Field(64 * 1024 * 1024, ge=1)
     """Maximum size of a batch after decompression."""
     fold_task_bytes: int = Field(64 * 1024 * 1024, ge=1)
-    """Log bytes that are folded at a time; a Spark task folds four times as many."""
+    """Log bytes that are replayed at a time; a Spark task replays four times as many."""
     bucket_keys: int = Field(500_000, ge=1)
     """Offsets per Spark task; a log partition with more is divided by group id."""
     fetch_bytes_per_second: int = Field(0, ge=0)

@@ -15,12 +15,13 @@ from sexton.settings import PROJECT_ROOT
 _HEAD = """# DAGs
 
 Use this page to trigger a DAG: it lists what each DAG does, its schedule, its tasks and the fields of its trigger
-form. It is generated from `dags/` by `python -m tests.docs.dags_page docs/dags.md`; Airflow shows more about each DAG
-(*Docs*).
+form. The page is generated from `dags/` by `python -m tests.docs.dags_page docs/dags.md`; Airflow shows more about each
+DAG (*Docs*).
 
-All DAGs are safe to run again: finished work is skipped. A task is retried only after exit code 1 of its job. Without
-coverage a task is skipped; with undecodable input it succeeds and raises an alert; every other failure is final
-([exit codes](cli.md#exit-codes)). Options that are not in a form are [settings](settings.md).
+All DAGs are safe to run again: they skip finished work. Airflow retries a task only after exit code 1 of its job. If
+the archive does not cover the instant ([coverage](time.md#what-can-be-answered)), the task is skipped. If some input
+cannot be decoded, the task succeeds and raises an alert. Every other failure is final ([exit
+codes](cli.md#exit-codes)). Options that are not in a form are [settings](settings.md).
 
 To trigger a DAG from the command line, pass the fields as JSON:
 
@@ -33,10 +34,10 @@ _ABOUT = {
     "audit_replicas": "What it finds, and what to do: [replicas](replicas.md).",
     "audit_transactions": "Verdicts, and what to do: [transactions](transactions.md).",
     "audit_lag": "What the numbers mean: [lag](lag.md).",
-    "apply_tombstones": "Manual runs only. Who approves: [approval](approval.md); what is checked: [apply](apply.md).",
-    "restore_offsets": "Manual runs only. Who approves: [approval](approval.md); every case: [restore](restore.md).",
+    "apply_tombstones": "Who approves: [approval](approval.md); what is checked: [apply](apply.md).",
+    "restore_offsets": "Who approves: [approval](approval.md); every case: [restore](restore.md).",
     "keep_offsets": "What it keeps, and how: [keep](keep.md).",
-    "approve_keep": "Manual runs only. What it asks for: [keep](keep.md#standing-approval); who approves: "
+    "approve_keep": "What it asks for: [keep](keep.md#standing-approval); who approves: "
     "[approval](approval.md#approved-once-for-many-runs).",
 }
 
@@ -67,7 +68,9 @@ def _section(dag: Any) -> str:
 
 def _schedule(dag: Any) -> str:
     cron = getattr(dag.timetable, "expression", None) or getattr(dag.timetable, "_expression", None)
-    return f"`{cron}` (UTC)" if cron else "none"
+    if "Asset" in type(dag.timetable).__name__:
+        return "after `offset_retention` has published a new newest instant ([settings](settings.md))"
+    return f"`{cron}` (UTC)" if cron else "none (manual runs only)"
 
 
 def _edges(dag: Any) -> str:

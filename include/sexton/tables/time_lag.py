@@ -67,6 +67,6 @@ TIME_LAG = Table(
     kind="append",
     per_log_partition=False,
     doc="The findings of the DAG audit_lag ([Lag in time](lag.md)). `as_of_ms` is that of the published run, "
-    "so that rows join its `committed_offsets`. They are deleted when that run expires. `sexton lag` prints the same "
+    "so that rows join its `committed_offsets`. Rows are deleted with that run. `sexton lag` prints the same "
     "for the present.",
 )

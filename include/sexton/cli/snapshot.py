@@ -14,10 +14,10 @@ def snapshot(
     archive: ArchiveUri = None,
     cluster_id: str | None = option("--cluster-id ID", "Refuse any other cluster before archiving anything."),
     as_of: str | None = option(
-        "--as-of ISO|MS", "Wait until this instant has settled. Default: copy what is there now."
+        "--as-of ISO|MS", "Wait until runs can describe this instant. Default: copy what is there now."
     ),
     transactions: bool = flag(
-        "--transactions", "Then also copy what is new in __transaction_state, which needs READ as well."
+        "--transactions", "Also copy the new records of __transaction_state, which needs READ on it."
     ),
     admin: bool = flag("--admin", "Take an admin snapshot even if the offsets topic can be read."),
     json: Json = False,
@@ -39,7 +39,7 @@ def snapshot(
     # a cluster that hides its offsets log: take an admin snapshot
     sexton snapshot --client-config client.properties --admin
 
-    # wait until an audit of that instant has settled
+    # wait until that instant can be audited, about a minute after it
     sexton snapshot --as-of 2026-11-21T04:00:00Z
     """
     if admin and transactions:

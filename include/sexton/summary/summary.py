@@ -116,7 +116,7 @@ class TombstoneCount(SummaryPart):
 
 
 class GroupLine(SummaryPart):
-    """One group; `due` offsets expire at the next cleanup, the first of the others at `next_expiry_ms`."""
+    """One group; `due` offsets expire at the broker's next sweep, the first of the others at `next_expiry_ms`."""
 
     group_id: str
     log_partition: int

@@ -28,17 +28,17 @@ To trigger a DAG from the command line, pass the fields as JSON:
     airflow dags trigger offset_retention --conf '{"as_of": "2026-11-21T06:00:00Z", "retention_minutes": 10080}'
 """
 _ABOUT = {
-    "offset_retention": "Which instant it describes: [time](time.md); the rules: [policy](policy.md).",
-    "offset_history": "Step by step: [backfill](how-to/backfill.md).",
-    "maintenance": "What each task does and keeps: [maintenance](maintenance.md).",
-    "audit_replicas": "What it finds, and what to do: [replicas](replicas.md).",
-    "audit_transactions": "Verdicts, and what to do: [transactions](transactions.md).",
-    "audit_lag": "What the numbers mean: [lag](lag.md).",
-    "apply_tombstones": "Who approves: [approval](approval.md); what is checked: [apply](apply.md).",
-    "restore_offsets": "Who approves: [approval](approval.md); every case: [restore](restore.md).",
-    "keep_offsets": "What it keeps, and how: [keep](keep.md).",
-    "approve_keep": "What it asks for: [keep](keep.md#standing-approval); who approves: "
-    "[approval](approval.md#approved-once-for-many-runs).",
+    "offset_retention": "See [time](time.md) for the instant that it describes, and [policy](policy.md) for the rules.",
+    "offset_history": "See [backfill](how-to/backfill.md) for the steps.",
+    "maintenance": "See [maintenance](maintenance.md) for what each task does and keeps.",
+    "audit_replicas": "See [replicas](replicas.md) for what it finds, and what to do about it.",
+    "audit_transactions": "See [transactions](transactions.md) for the verdicts, and what to do about them.",
+    "audit_lag": "See [lag](lag.md) for what the numbers mean.",
+    "apply_tombstones": "See [approval](approval.md) for who approves, and [apply](apply.md) for what is checked.",
+    "restore_offsets": "See [approval](approval.md) for who approves, and [restore](restore.md) for every case.",
+    "keep_offsets": "See [keep](keep.md) for what it keeps, and how.",
+    "approve_keep": "See [keep](keep.md#standing-approval) for what it asks for, and "
+    "[approval](approval.md#approved-once-for-many-runs) for who approves.",
 }
 
 

@@ -181,7 +181,7 @@ OWN = partition_of("stubborn", PARTITIONS)
             encode_batch([(OFFSET_KEY, None)], base_offset=0, timestamp_ms=1, producer_id=4),
             "batch with a producer id",
         ),
-        ((OWN + 1) % PARTITIONS, tombstones("stubborn", ("numbers", 0)), f"of a group of log partition {OWN}"),
+        ((OWN + 1) % PARTITIONS, tombstones("stubborn", ("numbers", 0)), f"belongs to a group of log partition {OWN}"),
         (PARTITIONS, tombstones("stubborn", ("numbers", 0)), "there are 4 log partitions"),
     ],
     ids=["nothing", "noise", "torn", "value", "group", "short-key", "no-key", "producer", "elsewhere", "absent"],

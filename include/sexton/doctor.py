@@ -217,7 +217,7 @@ def check_port(name: str, port: int, *, setting: str) -> Check:
         probe_port(port)
     except OSError as error:
         found = f"{port} cannot be used by the embedded system: {os.strerror(error.errno or 0)}"
-        fix = f"nothing, if `make up` runs; else stop what listens there, or set {setting} to another port"
+        fix = f"nothing, if `make up` is running; else stop what listens there, or set {setting} to another port"
         return Check(name, "warning", found, fix=fix)
     return Check(name, "ok", f"{port} is free")
 

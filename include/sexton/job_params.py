@@ -151,8 +151,8 @@ class RulesRequest(JobRequest):
         form=form(
             JUDGE,
             "Retention in minutes",
-            "Use this retention instead of the broker's offsets.retention.minutes. The plan of such a run is a "
-            "what-if: only plans by the broker's own retention are applied.",
+            "Use this retention instead of the broker's offsets.retention.minutes. The plan of such a run is "
+            "only a trial: a plan with another retention than the broker's is never applied.",
             type=["null", "integer"],
             exclusiveMinimum=0,  # the form silently replaces 0 by 1 where a minimum is given
         ),
@@ -259,7 +259,7 @@ class JudgeRequest(JobRequest):
             JUDGE,
             "Policy",
             "Use another policy than the deployment's: the name of a file next to SEXTON_POLICY. The plan of such "
-            "a run is a what-if: only plans by the deployment's policy are applied.",
+            "a run is only a trial: a plan with another policy than the deployment's is never applied.",
             pattern=r"^$|^(?!\.)[A-Za-z0-9_.-]{1,128}$",
         ),
     )

@@ -135,7 +135,7 @@ def test_lost_files_are_no_coverage(archive: Archive) -> None:
     for file in Path(archive.history().folder).glob("*-*-*.json"):
         if file.name.startswith("00000000000000000002"):
             file.unlink()
-    with pytest.raises(NoCoverage, match="up to log_offset 4, and it ends at 2"):
+    with pytest.raises(NoCoverage, match="up to log_offset 4, but now it ends at 2"):
         cut_of(archive)
 
 

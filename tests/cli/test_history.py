@@ -50,7 +50,7 @@ def test_a_range_of_an_archive(built: list[HistoryRequest], capsys: pytest.Captu
     found = json.loads(capsys.readouterr().out)
     assert found == {"published": [1, 2], "published_before": [3], "not_covered": {"4": "no record"}, "failed": {}}
     assert main(["history", "build", *options]) == 0
-    assert "2 instants published, 1 were before" in capsys.readouterr().out
+    assert "2 instants published, 1 already were" in capsys.readouterr().out
 
 
 def test_a_disk_is_archived_until_it_is_published(built: list[HistoryRequest], disk: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_plan_is_made_kept_and_told(
     for words in (plan_id, kept.sha256, "rule fast", "build", "nobody needs them", "3 offsets of 2 of 3 groups"):
         assert words in told, words
     assert f"sexton apply {plan_id} --archive {archive.root} --policy {policy} --plan-sha256 {kept.sha256}" in told
-    assert "hold keep-a (legal, legal) does not keep 2 offsets" in told
+    assert "hold keep-a (legal, legal) does not protect 2 offsets" in told
     assert (out / "plan" / "plan.html").read_text().startswith("<!DOCTYPE html>")
     code, told, _ = run("plan", "--archive", archive.root, "--policy", policy, "--out", out, "--json")
     found = json.loads(told)

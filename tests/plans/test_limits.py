@@ -123,12 +123,12 @@ HOLD = {"name": "litigation", "match": {"prefix": "legal-"}}
 
 def test_what_is_held_is_never_planned_and_told_where_it_cannot_be_kept() -> None:
     policy = policy_of(RULE, holds=(HOLD,))
-    for retention_ms, due in ((HOUR_MS, "1 offset of them at its next"), (DAY_MS, "0 offsets of them at its next")):
+    for retention_ms, due in ((HOUR_MS, "1 of them at its next sweep"), (DAY_MS, "0 of them at its next sweep")):
         tables = small(policy, retention_ms=retention_ms)
         assert set(tables["plan"]["group_id"].to_pylist()) == {"ci-1"}
         count, (told,) = not_held(policy, [unheeded(policy, tables["verdicts"])])
         assert count == 1
-        assert told.startswith("hold litigation (legal, o) does not keep 1 offset of 1 group from the broker")
+        assert told.startswith("hold litigation (legal, o) does not protect 1 offset of 1 group: the broker")
         assert due in told
 
 
@@ -151,7 +151,7 @@ def test_what_no_rule_takes_the_broker_still_does() -> None:
     policy = policy_of({"name": "ci", "match": {"prefix": "ci-"}})
     count, told = not_held(policy, [unheeded(policy, small(policy, retention_ms=HOUR_MS)["verdicts"])])
     assert (count, len(told)) == (0, 1)
-    assert told[0].startswith("1 offset that the policy keeps")
+    assert told[0].startswith("the policy keeps 1 offset whose")
 
 
 def test_losses_name_the_owner_and_limits_count_by_owner() -> None:

@@ -214,7 +214,7 @@ def require_login(triggered_through: str | None, terms: Settings) -> None:
     if not terms.approval_login_required or triggered_through in WITH_LOGIN:
         return
     if triggered_through is None:
-        raise NoConsent("it is not known how the run was triggered: the scheduler has not noted it")
+        raise NoConsent("it is not known how the run was triggered: the scheduler did not record it")
     raise NoConsent("the run was not triggered by a user who had logged in to Airflow: trigger it in the UI")
 
 

@@ -110,7 +110,7 @@ def _unsettled(window: SnapshotWindow, as_of_ms: int, settle_ms: int) -> str:
     taken = window.newest_ms - as_of_ms
     side = f"{taken} ms after" if taken >= 0 else f"{-taken} ms before"
     return (
-        f"the newest snapshot was taken {side} as_of, which settles with one taken at least {settle_ms} ms after it: "
+        f"the newest snapshot was taken {side} as_of, which needs one taken at least {settle_ms} ms after it: "
         f"at {as_of_ms + settle_ms} ms or later"
     )
 
@@ -172,7 +172,7 @@ def _archived_lineages(
         if lineage is None or reached < archived.end:
             raise NoCoverage(
                 f"log partition {part}: the snapshot at {snapshot.taken_at_ms} ms archived lineage {archived.lineage} "
-                f"up to log_offset {archived.end}, and it ends at {reached}",
+                f"up to log_offset {archived.end}, but now it ends at {reached}",
                 where=root,
                 fix="restore the archive's missing files",
             )

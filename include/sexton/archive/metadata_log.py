@@ -150,7 +150,7 @@ def read_metadata_log(fs: pafs.FileSystem, root: str, *, as_of_ms: int | None, c
             break
     for name, topic in found.topics.items():
         if not topic.partitions or topic.partitions != set(range(len(topic.partitions))):
-            raise LogError("contradiction", f"{folder}: topic {name!r} lacks partitions below its highest")
+            raise LogError("contradiction", f"{folder}: topic {name!r} lacks partitions")
     return found if found.next_offset else None
 
 
@@ -183,7 +183,7 @@ def _snapshot(fs: pafs.FileSystem, file: pafs.FileInfo, as_of_ms: int | None, ca
         if last_ms is None:  # the timestamp of the last record in it, by its header (SnapshotHeaderRecord)
             value = place.record.value or b""
             if place.control_type != _SNAPSHOT_HEADER or len(value) < _HEADER_FIELDS.size:
-                raise LogError("malformed_batch", f"{place.path}: a snapshot begins with its header")
+                raise LogError("malformed_batch", f"{place.path}: the snapshot has no header")
             last_ms = int(_HEADER_FIELDS.unpack_from(value)[1])
             if as_of_ms is not None and last_ms >= as_of_ms:
                 return None

@@ -120,7 +120,7 @@ def _print(found: "History", *, is_json: bool) -> None:
     if is_json:
         print_json(asdict(found))
         return
-    print_line(f"{some(len(found.published), 'instant')} published, {len(found.published_before)} were before")
+    print_line(f"{some(len(found.published), 'instant')} published, {len(found.published_before)} already were")
     if found.not_covered:
         at_ms, why = next(iter(found.not_covered.items()))
         print_line(f"{some(len(found.not_covered), 'instant')} not covered, the first {instant(at_ms)}: {why}")

@@ -150,7 +150,7 @@ class ClusterSession:
         except TransientError as error:
             if not is_sent:
                 raise
-            what = f"{type(request).__name__} was sent, and whether it was done is not known: {error.message}"
+            what = f"{type(request).__name__} was sent, but may not have been carried out: {error.message}"
             raise Unsettled(what, where=error.where, fix="read the present state before trying again") from None
         if throttle_ms := min(getattr(answer, "throttle_time_ms", None) or 0, THROTTLE_LIMIT_MS):
             self._run(lambda: self._net.sleep(throttle_ms / 1000))
@@ -168,7 +168,7 @@ class ClusterSession:
             raise NotAllowed(f"{call} is not allowed: {name}", where=where, fix=acl, error_name=name)
         error = kafka_errors.for_code(error_code)()
         if isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
-            fix = "the cluster makes __consumer_offsets with its first group" if topic == OFFSETS_TOPIC else None
+            fix = "the cluster creates __consumer_offsets with its first group" if topic == OFFSETS_TOPIC else None
             raise UsageError(f"topic {topic} does not exist", where=where, fix=fix)
         raise explain(error, where=where) or TransientError(f"{call}: {name}", where=where)
 

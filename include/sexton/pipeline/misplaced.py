@@ -70,8 +70,8 @@ def in_several_text(groups: Mapping[str, Sequence[int]]) -> list[str]:
     shown = [f"{group_id!r} ({ranges_text(parts)})" for group_id, parts in list(groups.items())[:_SHOWN]]
     more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
     return [
-        f"{len(groups)} groups are in several log partitions: {', '.join(shown)}{more}: which copy clients read "
-        f"depends on how many there are, so nothing is planned for them; to settle it: {SETTLES}"
+        f"{len(groups)} groups are in several log partitions: {', '.join(shown)}{more}: the number "
+        f"of log partitions decides which copy is read, so nothing is planned for them; to settle it: {SETTLES}"
     ]
 
 
@@ -116,7 +116,11 @@ def lost_text(lost: LostGroups, partition_count: int | None) -> str:
     """A warning about the groups of `lost_groups`, with what to do."""
     shown = [
         f"{name!r} (log partition {', '.join(map(str, parts))}"
-        + (f"; unless log partition {lost.not_here[name]}, not here, has others)" if name in lost.not_here else ")")
+        + (
+            f"; unless they are in log partition {lost.not_here[name]}, which is missing)"
+            if name in lost.not_here
+            else ")"
+        )
         for name, parts in list(lost.first.items())[:_SHOWN]
     ]
     more = f" and {lost.groups - _SHOWN} more" if lost.groups > _SHOWN else ""
@@ -124,7 +128,7 @@ def lost_text(lost: LostGroups, partition_count: int | None) -> str:
     return (
         f"{lost.groups} {'group' if lost.groups == 1 else 'groups'} lost their offsets ({lost.cause}): "
         f"{', '.join(shown)}{more}: the topic had {had} log partitions and has {partition_count}, and no client is "
-        "routed to these copies now; while no consumer of a group runs, commit its values of unreachable_offsets again "
+        "routed to these copies now; while no consumer of a group runs, commit its values in unreachable_offsets again "
         "(kafka-consumer-groups.sh --reset-offsets --from-file)"
     )
 

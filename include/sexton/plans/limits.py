@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.as_text import some
+from sexton.as_text import count, some
 from sexton.policy import Counts, DefaultLimits, Hold, OwnerCount, Policy, Rule
 from sexton.runs.folder import RunRecord
 from sexton.settings import settings
@@ -82,8 +82,8 @@ def not_held(policy: Policy, found: Sequence[Unheeded]) -> tuple[int, list[str]]
     warnings = [_warning(hold, *own) for hold, own in zip(policy.holds, sums, strict=False) if own[0]]
     if kept := sum(each.kept for each in found):
         warnings.append(
-            f"{some(kept, 'offset')} that the policy keeps: the broker's own retention has passed, and the "
-            "broker deletes them automatically"
+            f"the policy keeps {some(kept, 'offset')} whose retention at the broker has passed, so the broker deletes "
+            "them"
         )
     return sum(own[0] for own in sums), warnings
 
@@ -100,8 +100,8 @@ def _removed_anyway(hold: Hold, held: pa.Table) -> tuple[int, int, int]:
 
 def _warning(hold: Hold, offsets: int, groups: int, due: int) -> str:
     return (
-        f"hold {hold.name} ({hold.kind}, {hold.owner}) does not keep {some(offsets, 'offset')} of "
-        f"{some(groups, 'group')} from the broker, which deletes them by its own retention if they are not committed "
-        f"again, {some(due, 'offset')} of them at its next cleanup: raise offsets.retention.minutes, or restore "
-        "them from the archive afterwards"
+        f"hold {hold.name} ({hold.kind}, {hold.owner}) does not protect {some(offsets, 'offset')} of "
+        f"{some(groups, 'group')}: the broker deletes them by its own retention unless they are committed again, "
+        f"{count(due)} of them at its next sweep: raise offsets.retention.minutes, or restore them from the archive "
+        "afterwards"
     )

@@ -76,7 +76,7 @@ class Shapes:
             return result_of(expectation, success=True, observed=expectation.not_applicable)
         table = expectation.table
         if expectation.rule == "written" and (count := self.missing.get(table, 1)):
-            return result_of(expectation, success=False, observed=f"{count}: a file is not there")
+            return result_of(expectation, success=False, observed=f"files missing: {count}")
         if expectation.rule == "columns" and (wrong := self.wrong.get(table)):
             return result_of(expectation, success=False, observed=wrong)
         # `runs` is written last; the relation `run` stands in for it.

@@ -24,7 +24,7 @@ NOTICED_BY: Mapping[str, str] = {
 }
 """Kind -> who would notice if a wrong replica led."""
 MEANING: Mapping[str, str] = {
-    "unloadable": "the wrong replica has records over which a load fails",
+    "unloadable": "the wrong replica has records at which a load fails",
     "conflict": "the replicas have different records at the same log_offset",
     "lost": "the wrong replica has nothing, or an older value, where others have a newer one",
     "resurrected": "what was deleted is still on the wrong replica: it never received the tombstone",

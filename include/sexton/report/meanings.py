@@ -30,7 +30,7 @@ UNREACHABLE_REASONS: Mapping[str, str] = {
     "group_removed": "the group was removed after this offset was written: no fetch returns it and no sweep deletes it",
     "share_group": "its group is a share group, which answers no OffsetFetch and whose offsets no sweep deletes",
     "misplaced": "it is in a log partition that its group id does not hash to, so no client is routed there",
-    "undetermined": "its group is in several log partitions: which copy clients read depends on how many there are",
+    "undetermined": "its group is in several log partitions: the number of log partitions decides which copy is read",
 }
 
 ORPHANS: Mapping[str, str] = {

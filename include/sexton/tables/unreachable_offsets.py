@@ -13,7 +13,7 @@ UNREACHABLE_OFFSETS = Table(
             "reason",
             "group_removed: its group was deleted after it; share_group: its group is a share group, which answers no "
             "OffsetFetch; misplaced: its group hashes to another log partition; undetermined: its group is in several "
-            "log partitions, and without their total number it is not known which copy clients read",
+            "log partitions, and without their total number it is not known which copy is read",
             allowed=("group_removed", "share_group", "misplaced", "undetermined"),
         ),
     ),

@@ -90,7 +90,7 @@ def make_restore(
         plain_because=None if source.basis.needs_log else NO_LOG,
     )
     if keeps and judge.profile.expiry is Expiry.OWN_STAMP:
-        raise Refused("what keeps offsets alive was not tried on brokers before 2.1", fix="see docs/keep.md")
+        raise Refused("keeping offsets alive is untested on brokers before 2.1", fix="see docs/keep.md")
     topics = client.topics(sorted({topic for _, topic, _ in source.values}))
     by_group: dict[str, dict[TopicPartition, Then]] = {}
     for (group_id, topic, partition), then in source.values.items():
@@ -199,7 +199,7 @@ class Judge:
         elif what is None and now is not None and not self.overwrites:
             what = What.NEWER_NOW
         elif what is None and now is not None and self.plain_because is not None:
-            what, error = What.REFUSED, f"a value could only be replaced unseen: {self.plain_because}"
+            what, error = What.REFUSED, f"a value could only be replaced unchecked: {self.plain_because}"
         put = within if self.clamps else then.value
         span = topic.ranges.get(key[1]) if what is None and moved is not None else None
         return RestoreRow(
@@ -235,7 +235,7 @@ class Judge:
                 return What.REFUSED, f"groups of protocol type {group.protocol_type} are not kept: see docs/keep.md"
             return What.JOIN, None
         if self.plain_because is not None:
-            return What.REFUSED, f"a newer commit could not be spared: {self.plain_because}"
+            return What.REFUSED, f"a newer commit might be overwritten: {self.plain_because}"
         return What.RESTORE if is_swept else What.KEEP, None
 
     def _coordinator_errors(

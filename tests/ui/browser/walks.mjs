@@ -457,7 +457,7 @@ const keep = async () => {
     told.dry = await switchOn(page, "keep_offsets");
     await end("keep_offsets", told.dry);
     await page.goto(`${config.url}/dags/keep_offsets/runs/${encodeURIComponent(told.dry)}/tasks/keep`);
-    await page.getByText(/nobody has approved anything; it would be: keep/).first().waitFor();
+    await page.getByText(/nobody has approved anything; it would do: keep/).first().waitFor();
     return body(page);
   }, 460);
   await step("Open *Dags, approve_keep*, press *Trigger* and, in the form, *Trigger*. The defaults cover every held group for 30 days.", async () => (told.approval = await trigger("approve_keep")));

@@ -1,23 +1,25 @@
-"""Intervals from a series of admin snapshots, up to one of them: when each offset was last committed, and when each
-group became Empty.
+"""Bounds for an admin snapshot, from all earlier ones: when each offset was last committed, and when each group became
+Empty.
 
-An admin snapshot shows a value, not when it was committed. The admin snapshot before, which showed another value or
-none, bounds that from below; from above the first admin snapshot that showed it, as far as nothing can have committed
-the same value again:
+An admin snapshot shows a value, not when it was committed. The lower bound is the newest earlier admin snapshot that
+shows another value or none. The upper bound depends on whether the same value can have been committed again:
 
-    offsets of an Empty group     its members committed last before it was first seen Empty
-    of a group with members,      they may commit the same value at any time: up to the admin snapshot itself
-    and of a simple group         (a simple group's consumers are not its members, and nobody sees them)
+    Empty group           when its value was first seen, or when the group was first seen Empty, whichever is later:
+                          without members nobody commits
+    group with members    the admin snapshot itself: members may commit the same value at any time
+    simple group          the admin snapshot itself: its consumers are not members, so their commits cannot be ruled out
 
-A group is Empty since an instant between the last admin snapshot that saw it otherwise (in a state, of a type or
-protocol type) and the first after it. Where an offset or the group's epoch changed between two admin snapshots that
-both saw it Empty, it was active in between, and the upper bound is the later admin snapshot; it does not matter whether
-that offset is still there. An admin snapshot says from when on a group was Empty only if it fetched the offsets first:
-what was committed after them shows at the next admin snapshot. What leaves no trace is not seen: members that came and
-left between two admin snapshots and changed no offset that is there at the second one, and an administrator who
-committed the same value again. Both make an offset expire later than the upper bound says.
+A group became Empty between the newest admin snapshot that shows another state, type or protocol type and the admin
+snapshot after that. If an offset or the group epoch changed between two admin snapshots that both show the group Empty,
+the group was active in between, and the upper bound is the later of the two, even if the offset was deleted since. An
+admin snapshot can lower the upper bound only if it fetched the group's offsets before it described the group: then a
+later commit shows in the next admin snapshot.
 
-All instants are by the clock of the client that took the snapshot.
+Two things leave no trace: members that joined and left between two admin snapshots without changing an offset that the
+second one shows, and an administrator who committed the same value again. In both cases an offset expires later than
+the upper bound says.
+
+All instants are from the clock of the client that took the snapshot.
 """
 
 from dataclasses import dataclass
@@ -41,10 +43,11 @@ _Value = TypeVar("_Value", bound=np.generic)
 class MergedSnapshots:
     """An admin snapshot merged with the earlier ones.
 
-    `groups` have empty_after_ms and empty_by_ms (NULL unless the group is Empty), `offsets` have commit_after_ms and
-    commit_by_ms. An `after` is NULL where no admin snapshot is early enough.
+    `groups` have the bounds empty_after_ms and empty_by_ms (NULL unless the group is Empty), `offsets` have
+    commit_after_ms and commit_by_ms. A lower bound (`after`) is NULL where no admin snapshot is old enough to show it.
 
-    `earlier` counts the admin snapshots before it; `longest_gap_ms` is the longest time between two compared snapshots.
+    `earlier` counts all earlier admin snapshots; `longest_gap_ms` is the longest time between two consecutive ones that
+    were compared.
     """
 
     snapshot: AdminSnapshot
@@ -76,7 +79,8 @@ def merge_snapshots(series: SnapshotSeries, snapshot: AdminSnapshot) -> MergedSn
 
 
 class _Bounds:
-    """The bounds of every group and offset of one admin snapshot; _UNKNOWN where an `after` is not known yet."""
+    """The bounds of every group and offset of one admin snapshot; _UNKNOWN where a lower bound (`after`) is not known
+    yet."""
 
     def __init__(self, groups: pa.Table, offsets: pa.Table) -> None:
         self._groups, self._offsets = groups.combine_chunks(), offsets.combine_chunks()
@@ -95,14 +99,14 @@ class _Bounds:
         self._commit_by = self._seen.copy()
         self._open = np.ones(offsets.num_rows, bool)
         self._next = self._offsets.select([*KEY, *VALUE])
-        """For each group, its offsets at the earliest admin snapshot so far that answered about them."""
+        """For each group, its offsets in the earliest admin snapshot compared so far that could fetch them."""
 
     @property
     def is_open(self) -> bool:
         return bool(self._open.any() or self._open_groups.any())
 
     def compare(self, snapshot: AdminSnapshot, groups: pa.Table, offsets: pa.Table) -> None:
-        """Compare with an admin snapshot that is earlier than all before."""
+        """Compare with an admin snapshot that is older than all those compared so far."""
         groups = groups.combine_chunks()
         at = _index(self._group_ids, groups["group_id"])
         is_there = at >= 0
@@ -145,7 +149,7 @@ class _Bounds:
         answered_ms = _taken(_int64(groups["offsets_answered_ms"]), group_at)
         asked_ms = _taken(_int64(groups["offsets_asked_ms"]), group_at)
         self._commit_by[rows[same]] = answered_ms[same]
-        # Nothing is known about a topic that was hidden then.
+        # Nothing is known about a topic that was hidden from the older admin snapshot.
         differs = is_answered & ~same & (found | _is_seen(snapshot, self._offsets["topic"].take(pa.array(rows))))
         self._commit_after[rows[differs]] = asked_ms[differs]
         made_later = new[of_group]
@@ -153,11 +157,8 @@ class _Bounds:
         self._open[rows[differs | made_later]] = False
 
     def _committed_since(self, snapshot: AdminSnapshot, offsets: pa.Table, is_answered: Flags) -> tuple[Flags, Flags]:
-        """Open groups with a commit between this admin snapshot and the next one: an offset is new or has another value
-        there.
-
-        Also the groups with an offset about which this admin snapshot has no answer.
-        """
+        """Two masks: open groups with a commit between this admin snapshot and the next one, which shows an offset that
+        is new or has another value; and open groups with an offset that this admin snapshot could not see."""
         changed = np.zeros(len(self._group_ids), bool)
         wanted = self._open_groups & ~self._is_frozen
         of_group = _index(self._next["group_id"], self._group_ids)
@@ -192,7 +193,7 @@ class _Bounds:
 
 
 def _is_seen(snapshot: AdminSnapshot, topics: pa.ChunkedArray) -> Flags:
-    """Whether an admin snapshot can see topics."""
+    """Whether each topic is visible to an admin snapshot."""
     if snapshot.metadata.sees_all_topics:
         return np.ones(len(topics), bool)
     seen = pa.array(list(snapshot.metadata.topic_ids), pa.string())
@@ -200,7 +201,7 @@ def _is_seen(snapshot: AdminSnapshot, topics: pa.ChunkedArray) -> Flags:
 
 
 def _values(mine: pa.Table, theirs: pa.Table) -> tuple[Flags, Flags]:
-    """Which of the offsets another admin snapshot has, and which with the same value."""
+    """Two masks of the offsets in `mine`: those that `theirs` has too, and those with the same value there."""
     if mine.num_rows == theirs.num_rows and all(mine[name].equals(theirs[name]) for name in KEY):
         is_same = np.ones(mine.num_rows, bool)  # most offsets are unchanged: no join is needed
         for name in VALUE:
@@ -232,13 +233,13 @@ def _index(needles: pa.ChunkedArray | pa.Array, values: pa.ChunkedArray | pa.Arr
 
 
 def _take(values: pa.ChunkedArray, at: Int64s) -> pa.Array:
-    """`_taken` for an Arrow column; all NULL where there are none."""
+    """`_taken` for an Arrow column; all NULL if the column is empty."""
     values = whole(values)
     return values.take(pa.array(np.maximum(at, 0))) if len(values) else pa.nulls(len(at), values.type)
 
 
 def _taken(values: npt.NDArray[_Value], at: Int64s) -> npt.NDArray[_Value]:
-    """Values at `places`, zeros where there are no values; callers mask negative places."""
+    """The values at the indices `at`; zeros if there are no values. Callers mask negative indices."""
     return values[np.maximum(at, 0)] if len(values) else np.zeros(len(at), values.dtype)
 
 

@@ -3,12 +3,13 @@
     <archive>/<cluster_id>/admin_snapshots/<taken_at_ms>/groups.parquet, members.parquet, offsets.parquet
                                       /<taken_at_ms>.json     its manifest, written after them
 
-An admin snapshot without a manifest does not exist. Its files are created once, so two snapshots of the same instant
-have two names. A killed snapshot is taken again from the beginning, because its instants cannot be resumed.
+An admin snapshot without a manifest does not exist. Files are never overwritten: of two admin snapshots at the same
+instant, the second gets the next free millisecond as its name. A killed admin snapshot is not resumed: the next one
+starts from the beginning.
 
-All instants are by the clock of the client that took the snapshot. Every group has the instants of its request and its
-answer: the answer describes some moment in between. Not here: how a cluster is asked (kafka.admin_snapshot), and what
-several admin snapshots say together (admin_intervals).
+All instants are from the clock of the client that took the snapshot. Every group has the instants of its request and
+its response: the response describes some moment in between. Not here: the requests to the cluster
+(kafka.admin_snapshot), and bounds from several admin snapshots (admin_intervals).
 """
 
 import hashlib
@@ -32,10 +33,10 @@ from sexton.errors import UsageError
 from sexton.tables import TABLES
 
 COVERED_MS = 600_000
-"""How long before its own start an admin snapshot answers for instants: the same limit as for an on-time log
-snapshot."""
+"""An admin snapshot answers for instants up to this long before it began: the same limit as for a log snapshot on time
+(coverage.ON_TIME_MS)."""
 ROWS_A_PIECE = 65_536
-"""Rows in memory before they are compressed."""
+"""Rows that are buffered before they are compressed into a row group."""
 GROUPS = pa.schema(
     [
         pa.field("group_id", pa.string(), nullable=False),
@@ -56,8 +57,8 @@ GROUPS = pa.schema(
         pa.field("offsets_answered_ms", pa.int64()),
     ]
 )
-"""A listed group. `error` is why it is not described, `offsets_error` why its offsets are missing: Kafka's error name,
-or the reason why the broker did not answer. The columns that would have been filled are NULL."""
+"""A listed group. `error` is why its description is missing, `offsets_error` why its offsets are missing: Kafka's error
+name, or the reason why the broker did not answer. The columns of the missing response are NULL."""
 
 
 def _columns(table: str, names: str, *, required: str) -> pa.Schema:
@@ -78,8 +79,7 @@ OFFSETS = _columns(
     "group_id topic partition committed_offset leader_epoch metadata is_unstable",
     required="group_id topic partition committed_offset metadata",
 )
-"""A committed offset. `is_unstable`: an open transaction may still change it; NULL where the broker did not answer
-that."""
+"""A committed offset. `is_unstable`: an open transaction may still change it; NULL where the broker did not say."""
 SCHEMAS: Mapping[str, pa.Schema] = {"groups": GROUPS, "members": MEMBERS, "offsets": OFFSETS}
 
 
@@ -87,9 +87,9 @@ SCHEMAS: Mapping[str, pa.Schema] = {"groups": GROUPS, "members": MEMBERS, "offse
 class AdminSnapshot:
     """The manifest of an admin snapshot. `taken_at_ms` is when it began. `reason`: why the log was not read instead.
 
-    `metadata` has topics and settings as a snapshot records them; a `partition_count` of 0 is not known. The groups of
-    brokers that failed (`failed_brokers`, their errors by id) are missing. A missing group did not exist only if
-    `sees_all_groups` and it is not on a failed broker.
+    `metadata` has topics and settings as a log snapshot records them, with a `partition_count` of 0 where it is
+    unknown. `failed_brokers` are errors by broker id: the groups of these brokers are missing. A missing group is known
+    not to have existed only if `is_whole`.
     """
 
     cluster_id: str
@@ -140,7 +140,7 @@ class AdminSnapshotWriter:
 
 
 class _Pieces:
-    """One Parquet file in memory, a row group for each piece."""
+    """One Parquet file in memory, with at least ROWS_A_PIECE rows in each row group but the last."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.rows = 0
@@ -181,9 +181,9 @@ class SnapshotRows:
 class SnapshotSeries(ABC):
     """A series of admin snapshots of one cluster, the evidence where the log cannot be read.
 
-    Any record of the groups' states can implement it (runs.admin_tables.KINDS): the instants of request and answer
-    bound what it shows. `coverage` names it in tables and plans, `source` in sentences. A damaged admin snapshot is
-    skipped as if it had not been taken; `damaged` has the reason.
+    Any other source of group states can implement this class (runs.admin_tables.KINDS), if it has the instants of
+    request and response. `coverage` names the source in tables and plans, `source` in sentences. A damaged admin
+    snapshot is skipped as if it had not been taken; `damaged` has the reason.
     """
 
     coverage: str
@@ -209,7 +209,7 @@ class SnapshotSeries(ABC):
         """A table of SCHEMAS of an admin snapshot; UsageError when it is damaged."""
 
     def of_groups(self, group_ids: Iterable[str]) -> Self:
-        """This series restricted to the rows of these groups, which are then read once."""
+        """A copy of this series that has only the rows of these groups, and reads each admin snapshot once."""
         own = copy(self)
         own.damaged, own._group_ids, own._read = {}, pa.array(group_ids, pa.string()), {}
         return own
@@ -218,7 +218,7 @@ class SnapshotSeries(ABC):
         """The admin snapshot that answers for an instant: the first one that began at or after it, at most COVERED_MS
         later.
 
-        The newest for None. None where there is no such admin snapshot.
+        For None it is the newest. The result is None if there is no such admin snapshot.
         """
         if as_of_ms is None:
             found = max(self.instants, default=None)
@@ -243,7 +243,8 @@ class SnapshotSeries(ABC):
         return rows if self._group_ids is None else rows.filter(pc.is_in(rows["group_id"], value_set=self._group_ids))
 
     def before(self, taken_at_ms: int, *, after_ms: int = -1) -> Iterator[SnapshotRows]:
-        """The admin snapshots before an instant, newest first, down to those after another instant."""
+        """The admin snapshots that began before `taken_at_ms` and after `after_ms`, newest first, without damaged
+        ones."""
         for at_ms in reversed([at for at in self.instants if after_ms < at < taken_at_ms]):
             if at_ms in self.damaged:
                 continue

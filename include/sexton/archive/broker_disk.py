@@ -1,12 +1,12 @@
 """Reads a log partition from a broker's disk or a backup, for an import.
 
-A broker keeps `leader-epoch-checkpoint` in the partition's folder and `log-start-offset-checkpoint` in the one above.
-Both are used where they exist; without them the batches give the same values, except for epochs whose batches were all
-compacted away. Bytes above the high watermark are imported as well: a disk alone does not show whether they were
-replicated. If they were not, a later snapshot starts a new lineage.
+A broker keeps `leader-epoch-checkpoint` in the partition's folder and `log-start-offset-checkpoint` in the log
+directory. Both are used where they exist; without them the batches give the same values, except for epochs whose
+batches were all compacted away. Bytes above the high watermark are imported as well: a disk alone does not show whether
+they were replicated. If they were not, a later snapshot starts a new lineage.
 
-Bytes that are not a batch belong to the log, except a torn tail: they are imported with the batch after them, or at the
-end of a file with the last batch. A file without any batch is one slice.
+Bytes that are not a batch are imported, too, except a torn tail: together with the batch after them, or at the end of a
+file with the last batch. A file without any batch is one slice.
 """
 
 import re
@@ -46,7 +46,7 @@ class ImportSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskLog:
-    """One log partition, [start, end) without a torn tail.
+    """One log partition: log_offsets [start, end), without a torn tail.
 
     `epochs` are (leader epoch, its first log_offset) in log order; `knows_epochs`: they come from the broker's
     checkpoint file. `has_bad_tail`: bytes after the last batch are neither a batch nor a torn tail.
@@ -61,9 +61,9 @@ class DiskLog:
     has_bad_tail: bool = False
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch of this log up to `epoch`, and its end: the start of the next epoch, or the end of the log.
+        """The largest epoch of this log that is at most `epoch`, and its end: the next epoch's start, or the log end.
 
-        (-1, -1) when that is not known; the same answer as a broker's to OffsetForLeaderEpoch.
+        (-1, -1) when it is not known. A broker answers OffsetForLeaderEpoch with the same values.
         """
         floor = [known for known, _ in self.epochs if known <= epoch]
         later = [at for known, at in self.epochs if known > epoch]
@@ -73,7 +73,7 @@ class DiskLog:
 
 
 def disk_logs(fs: pafs.FileSystem, root: str) -> dict[int, DiskLog]:
-    """Every log partition under `root`; UsageError without any."""
+    """Every log partition under `root`; UsageError if there is none."""
     starts = offset_checkpoint(fs, f"{root}/log-start-offset-checkpoint")
     return {
         log_partition: disk_log(fs, segments, start=starts.get(log_partition, 0))
@@ -145,8 +145,9 @@ def disk_log(fs: pafs.FileSystem, segments: Sequence[Segment], *, start: int) ->
     found, has_bad_tail = _end(fs, last)
     end = max(found, begin)
     if has_bad_tail and found == last.base_offset:
-        # No batch to go with: these bytes are archived at the log_offset of the batch that began here. Epochs that
-        # began in them did so at an unknown offset; unchanged, they would keep this log from continuing its archive.
+        # The file has no batch with which these bytes could be imported: they are archived at the file's base offset.
+        # Epochs that began within them did so at an unknown offset and are moved to the end: else the next import could
+        # not continue the archive.
         end += 1
         epochs = [(epoch, end if at >= last.base_offset else at) for epoch, at in epochs]
     return DiskLog(
@@ -161,8 +162,8 @@ def disk_log(fs: pafs.FileSystem, segments: Sequence[Segment], *, start: int) ->
 
 
 def _end(fs: pafs.FileSystem, last: Segment) -> tuple[int, bool]:
-    """The log_offset after the last whole batch of the last file (without a batch its base offset), and whether it ends
-    with bad bytes other than a torn tail."""
+    """The log_offset after the last whole batch of the last file (without a batch its base offset), and whether the
+    file ends with bad bytes other than a torn tail."""
     data = file_bytes(fs, last.path, last.size_bytes)
     end, end_byte, bad_byte = last.base_offset, -1, -1
     for rows in frames(data, floor_offset=last.base_offset):
@@ -175,7 +176,7 @@ def _end(fs: pafs.FileSystem, last: Segment) -> tuple[int, bool]:
 
 
 def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int, int]]:
-    """Where each leader epoch begins, by the remaining batches."""
+    """Each leader epoch and its first log_offset, according to the remaining batches."""
     found: list[tuple[int, int]] = []
     for segment in segments:
         data = file_bytes(fs, segment.path, segment.size_bytes)
@@ -236,7 +237,7 @@ def meta_properties(fs: pafs.FileSystem, root: str) -> Mapping[str, str]:
 def log_ends(fs: pafs.FileSystem, root: str, topics: Collection[str]) -> dict[tuple[str, int], tuple[int, int]]:
     """Log start and end of every partition of `topics` that lies under `root`, by topic and partition.
 
-    An end is -1 where the last segment has too many batches behind its index to be read.
+    An end is -1 where the last segment has more than _MAX_HEADS batches after its last index entry.
     """
     starts, found = _offsets(fs, f"{root}/log-start-offset-checkpoint"), {}
     for entry in fs.get_file_info(pafs.FileSelector(root)):
@@ -251,7 +252,7 @@ def log_ends(fs: pafs.FileSystem, root: str, topics: Collection[str]) -> dict[tu
 
 
 def _end_by_index(fs: pafs.FileSystem, last: Segment) -> int:
-    """The log_offset after the last whole batch of a segment, read header by header; -1 beyond the limit of headers."""
+    """The log_offset after the last whole batch of a segment, read header by header; -1 beyond _MAX_HEADS headers."""
     end, at = last.base_offset, 0
     with fs.open_input_file(last.path) as file:
         relative, position = _last_index_entry(fs, f"{last.path.removesuffix('.log')}.index")
@@ -268,7 +269,8 @@ def _end_by_index(fs: pafs.FileSystem, last: Segment) -> int:
 
 
 def _batch_head(file: pa.NativeFile, at: int) -> tuple[int, int, int]:
-    """Base offset, bytes after the size field, and last offset delta of the batch at a byte; zeros at the end."""
+    """Base offset, bytes after the size field, and last offset delta of the batch at a byte; zeros at the end of the
+    file."""
     head = file.read_at(LAST_DELTA_AT + 4, at)
     if len(head) < LAST_DELTA_AT + 4:
         return 0, 0, 0
@@ -278,7 +280,7 @@ def _batch_head(file: pa.NativeFile, at: int) -> tuple[int, int, int]:
 
 
 def _last_index_entry(fs: pafs.FileSystem, path: str) -> tuple[int, int]:
-    """The last entry (relative offset, position) of an offset index, which may end in zeros; zeros without one."""
+    """The last entry (relative offset, position) of an offset index, which may end in zeros; zeros without an entry."""
     data = read_file(fs, path) if is_file(fs, path) else b""
     entries = np.frombuffer(data[: len(data) // 8 * 8], ">i4").reshape(-1, 2)
     places = np.flatnonzero(entries[:, 1] > 0)
@@ -287,7 +289,7 @@ def _last_index_entry(fs: pafs.FileSystem, path: str) -> tuple[int, int]:
 
 
 def _epoch_checkpoint(fs: pafs.FileSystem, path: str) -> list[tuple[int, int]]:
-    """The entries of a LeaderEpochCheckpointFile (version, count, lines `epoch offset`); empty for another file."""
+    """The entries of a LeaderEpochCheckpointFile (version, count, lines `epoch offset`); empty without a valid file."""
     lines = _lines(fs, path)
     if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdecimal():
         return []

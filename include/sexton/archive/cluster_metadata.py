@@ -52,7 +52,7 @@ class ClusterMetadata:
     everything in `log_partitions` is archived. `settings` come from the broker with the lowest id; `brokers_differ` has
     each setting in which brokers differ, with its value by broker id. `topic_settings`, `delete_retention_ms` and
     `max_message_bytes` are settings of the offsets topic; the numbers are None when unknown. A topic that is missing
-    from `topics` did not exist only if `sees_all_topics`; None when that was not checked.
+    from `topics` did not exist only if `sees_all_topics`, which is None when it was not checked.
     """
 
     taken_at_ms: int
@@ -82,7 +82,7 @@ class ClusterMetadata:
 
     @property
     def leaders(self) -> dict[int, int]:
-        """The broker that led each log partition; without those that had no leader."""
+        """The broker that led each log partition, for log partitions with a leader."""
         return {part: one.leader for part, one in self.log_partitions.items() if one.leader >= 0}
 
 
@@ -96,7 +96,7 @@ def differences_text(brokers_differ: Mapping[str, Mapping[str, str]]) -> list[st
 
 
 def write_metadata(fs: pafs.FileSystem, root: str, record: ClusterMetadata) -> str:
-    """Write one record, whole or not at all; returns its path."""
+    """Write one record atomically; returns its path."""
     path = f"{cluster_folder(root, record.cluster_id, METADATA_FOLDER)}/{record.taken_at_ms}.json"
     failpoint("cluster_metadata.before")
     write_whole(fs, path, record_json(record), what="cluster_metadata")
@@ -128,7 +128,7 @@ def oldest_metadata_after(fs: pafs.FileSystem, root: str, *, cluster_id: str, at
 
 
 def metadata_at(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> ClusterMetadata:
-    """The record of the snapshot that was taken at that instant; UsageError without one."""
+    """The record of the snapshot that was taken at an instant; UsageError if there is none."""
     path = f"{cluster_folder(root, cluster_id, METADATA_FOLDER)}/{taken_at_ms}.json"
     record = read_record(fs, path, ClusterMetadata, what="cluster metadata")
     safe_name(record.cluster_id, what="cluster id")
@@ -140,7 +140,8 @@ def metadata_at(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: in
 
 
 def the_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str | None:
-    """`cluster_id`, or the only cluster of the archive; None when it is empty, UsageError when it holds several."""
+    """`cluster_id`, or the only cluster of the archive; None when the archive is empty, UsageError when it has several
+    clusters."""
     if cluster_id is not None:
         return safe_name(cluster_id, what="cluster id")
     clusters = child_folders(fs, root)
@@ -160,7 +161,7 @@ def require_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> s
 
 
 def topics_from_file(path: str | Path) -> list[dict[str, Any]]:
-    """The topics of a JSON-lines file, as rows {"topic", "id" (None when unknown), "partitions"}, in its order.
+    """The topics of a JSON-lines file, as rows {"topic", "id" (None when unknown), "partitions"}, in file order.
 
     Raises UsageError that names the file and the line.
     """
@@ -177,7 +178,7 @@ def topics_from_file(path: str | Path) -> list[dict[str, Any]]:
             continue
         try:
             row = _topic(json.loads(line))
-            if not row["partitions"]:  # without it every offset would look like an orphan
+            if not row["partitions"]:  # every offset would look like an orphan
                 raise ValueError(f"topic {row['topic']!r} has no partitions")
         except (ValueError, RecursionError) as error:
             raise UsageError(str(error), where=f"{path}: line {number}", fix=f"a line is {_TOPIC_LINE}") from None

@@ -1,17 +1,19 @@
 """Which instants an archive can answer for, judged from its snapshots and lineages: complete, partial or none.
 
-The state at an instant comes from the first snapshot at or after the instant plus its settling time. It is exact unless
-something that existed at the instant was gone when the snapshot was taken:
+The state at an instant comes from the first snapshot taken at least the settle time after the instant. It is exact
+unless records that existed at the instant were gone when the snapshot was taken:
 
-- Compaction removes a value only once a newer one exists. Where nothing is missing between what was archived before the
-  instant and the cut, nothing was removed; where nothing newer than the cut was archived, nothing newer removed it.
-- Between the last snapshot of one lineage and the first of the next one the log broke at an unknown time. Records that
-  only the new lineage has, stamped before the instant, prove that it broke before.
+- Compaction removes a record only after a newer one with the same key. If no log_offset is missing between the end of
+  the archive at the instant and the cut, nothing was removed. If the snapshot archived nothing beyond the cut, no newer
+  record can have removed anything.
+- The log broke at an unknown time between the last snapshot of one lineage and the first snapshot of the next. If a
+  record that only the new lineage has is stamped before the instant, the log broke before the instant.
 
-Without such a proof a snapshot on time is trusted (a segment would have to be rolled and cleaned within minutes), and a
-late one is not: that instant has no coverage. Partial means that the state is exact and its history is not whole.
+Without such a proof, a snapshot on time is trusted (a segment would have to be rolled and cleaned within minutes). A
+late one is not: that instant has no coverage. Partial means that the state is exact but the history before it is not
+complete.
 
-Not here: the cut (cuts), and whether the log is whole from its beginning, which a run counts.
+Not here: the search for the cut (cuts), and records missing since the beginning of the log (a run counts them).
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -38,7 +40,7 @@ from sexton.numbers import ranges_text
 
 COMPLETE, PARTIAL, NONE = "complete", "partial", "none"
 ON_TIME_MS = 600_000
-"""A snapshot within this time after its instant has settled is on time."""
+"""A snapshot is on time if it is taken at most this long after the instant has settled."""
 _SHOWN_REASONS = 3
 _BREAK_TEXTS = {
     GAP: "log_offsets were deleted before they were archived",
@@ -94,7 +96,7 @@ class CoverageEvidence:
 
     @property
     def depends_on_holes(self) -> bool:
-        """Whether the answer depends on `is_whole`: the snapshot is late, and archived something newer than the cut."""
+        """Whether the answer depends on `is_whole`: the snapshot is late, and archived records beyond the cut."""
         return self.is_late and self.settling.ends[self.lineage.log_partition].end > self.cut
 
 
@@ -109,7 +111,7 @@ def _proves_break(evidence: CoverageEvidence) -> bool:
     origin, lineage = evidence.lineage.origin, evidence.lineage
     if origin is None or evidence.before is None or evidence.cut <= lineage.lineage.start_log_offset:
         return False
-    if origin.reason == PARTITION_COUNT:  # an old log partition held the same records before
+    if origin.reason == PARTITION_COUNT:  # log partitions that existed before have older records
         return lineage.log_partition >= (evidence.before.partition_count or 0)
     return origin.reason == RECREATED
 
@@ -170,7 +172,7 @@ def worst(found: Iterable[tuple[int, Coverage]]) -> Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSpan:
-    """Instants [from_ms, to_ms) of one coverage, as far as snapshots and lineages show; None is an open end."""
+    """Instants [from_ms, to_ms) with the same coverage, as far as snapshots and lineages show; None is an open end."""
 
     from_ms: int | None
     to_ms: int | None
@@ -205,7 +207,7 @@ def _none(from_ms: int | None, to_ms: int | None, reason: str) -> LogSpan:
 
 
 def _of(found: Sequence[ArchivedLineage], at_ms: int) -> Coverage:
-    """Coverage by the newest lineages right after an instant."""
+    """The worst coverage of the newest lineages that were found at or before an instant."""
     newest: dict[int, tuple[int, ArchivedLineage]] = {}
     for one in found:
         since = one.origin.found_at_ms if one.origin else 0

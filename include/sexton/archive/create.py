@@ -1,12 +1,12 @@
 """Creates a file exactly once among competing processes: one process creates it, the others get False.
 
-    disks           the bytes get their name by a hard link, which the kernel makes or refuses
-    S3, GCS, ABFS   a PUT under the condition that nothing is there, by obstore: pyarrow has no such call
+    disks           a hard link gives the bytes their name; the kernel refuses it if the name is taken
+    S3, GCS, ABFS   a conditional PUT (only if no object has the key) through obstore: pyarrow has no such call
     others          HDFS, and disks without hard links: the name is checked right before it is used, and another process
-                    may use it in between. Run one snapshot at a time there; `sexton archive verify` finds what two
-                    have left
+                    may use it in between. Run one snapshot at a time there; `sexton archive verify` finds damage
+                    that concurrent snapshots cause
 
-No reader sees half of a file, and a process that dies leaves no file on a disk of Linux.
+No reader sees half of a file. A process that dies leaves no temporary file on a Linux disk with O_TMPFILE.
 """
 
 import errno
@@ -39,8 +39,8 @@ def create_whole(
 ) -> bool:
     """Write a file that does not exist yet; False when it exists already.
 
-    `mode` is the file mode on a disk, less the umask. `what` names the failpoints on the way. With `needs_links` a disk
-    without hard links is an OSError.
+    `mode` is the file mode on a disk, less the umask. `what` names the failpoints on the way. With `needs_links`,
+    OSError on a disk without hard links.
     """
     folder, _, name = path.rpartition("/")
     make_folder(fs, folder)
@@ -96,7 +96,7 @@ def _unnamed(folder: str, mode: int) -> int | None:
 def _named(home: int, draft: str, name: str, *, may_rename: bool) -> bool:
     """Link a file to its name in a folder; False when the name is taken."""
     try:
-        # with the descriptors it is linkat(2), which follows the link that stands for an open file
+        # dir_fd makes it linkat(2), which follows the link in /proc/self/fd to the open file
         os.link(draft, name, src_dir_fd=home, dst_dir_fd=home, follow_symlinks=True)
     except FileExistsError:
         return False
@@ -127,7 +127,7 @@ def _put(fs: pafs.FileSystem, path: str, data: bytes) -> bool:
 
 @lru_cache(maxsize=8)
 def _bucket(kind: str, bucket: str, login: tuple[tuple[str, str | bool], ...]) -> Any:
-    """The bucket of a pyarrow filesystem, with the credentials of its URI.
+    """The obstore client of a pyarrow filesystem's bucket, with the credentials of its URI.
 
     Credentials that the URI lacks are looked up as pyarrow does: in the environment, or from the instance.
     """
@@ -144,7 +144,7 @@ def _bucket(kind: str, bucket: str, login: tuple[tuple[str, str | bool], ...]) -
         if "tls_ca_file_path" in given:
             client["root_certificate"] = Path(given["tls_ca_file_path"]).read_bytes()
     elif kind == "gcs":
-        # skipping signatures is not enough: obstore asks the instance for credentials all the same
+        # skipping signatures is not enough: obstore still requests credentials from the instance
         nobody = {"skip_signature": True, "credential_provider": lambda: {"token": "", "expires_at": None}}
         store, said = GCSStore, {"base_url": endpoint, **(nobody if given.get("anonymous") else {})}
     else:
@@ -160,7 +160,7 @@ def _bucket(kind: str, bucket: str, login: tuple[tuple[str, str | bool], ...]) -
 def _aws_login(access_key: str | None, secret_key: str | None) -> Any:
     """AWS credentials for obstore; None where obstore finds them itself: in the environment, or from the instance.
 
-    It does not know the profiles and SSO logins of ~/.aws. boto3 does, where it is installed.
+    obstore cannot read the profiles and SSO logins in ~/.aws; boto3 can, where it is installed.
     """
     if access_key:
         key = {"access_key_id": access_key, "secret_access_key": secret_key, "token": None, "expires_at": None}
@@ -169,5 +169,5 @@ def _aws_login(access_key: str | None, secret_key: str | None) -> Any:
         from obstore.auth.boto3 import Boto3CredentialProvider
 
         return Boto3CredentialProvider()
-    except (ImportError, ValueError):  # it is not installed, or finds nothing
+    except (ImportError, ValueError):  # boto3 is not installed, or finds nothing
         return None

@@ -1,4 +1,4 @@
-"""Searches archived segments for a position: where a cut is, and whether records are missing before it.
+"""Searches archived segments: for the position of a cut, and for log_offsets whose records are missing.
 
 Only headers are read. The batches are found as in a fold (log.headers), so that both stop at the same batch.
 """
@@ -14,7 +14,7 @@ from sexton.log.headers import headers_of
 from sexton.log.segment import Segment, file_bytes
 
 FUTURE_MS = HOUR_MS
-"""How long after its snapshot a batch may be stamped and still count in the search for a cut."""
+"""A batch that is stamped later than this after its snapshot is skipped in the search for a cut."""
 
 
 def start_of(lineage: ArchivedLineage) -> LogPosition:
@@ -26,7 +26,8 @@ def start_of(lineage: ArchivedLineage) -> LogPosition:
 def find_cut(
     fs: pafs.FileSystem, lineage: ArchivedLineage, start: LogPosition, *, end: int, as_of_ms: int
 ) -> LogPosition:
-    """The first batch of the lineage, in [`start`, `end`), whose max timestamp reaches the instant."""
+    """The position of the first batch in [`start`, `end`) whose max timestamp is at or after the instant, else of
+    `end`."""
     for segment in lineage.segments:
         if segment.next_log_offset <= start.segment or segment.first_log_offset >= end:
             continue
@@ -49,8 +50,8 @@ def find_cut(
 
 
 def end_of(fs: pafs.FileSystem, lineage: ArchivedLineage, end: int) -> LogPosition:
-    """The position after the last batch below log_offset `end`: the start of a segment, except after two snapshots at
-    once."""
+    """The position after the last batch below log_offset `end`: the start of a segment, unless a concurrent snapshot
+    wrote a longer segment."""
     name = lineage.lineage.name
     across = next((one for one in lineage.segments if one.first_log_offset < end < one.next_log_offset), None)
     if across is None:

@@ -2,10 +2,10 @@
 
     <archive>/<cluster_id>/cuts/<topic_id>/<as_of_ms>.json
 
-The cut of an instant is the base offset of the first batch whose max timestamp reaches it. It is searched in the
-archive as of the first snapshot at or after the instant plus its settling time: these bytes never change, so every
-search finds the same cut. Batches stamped more than an hour after the snapshot that archived them are skipped. Where no
-batch reaches the instant, the cut is where that snapshot's archive ends.
+The cut of an instant is the base offset of the first batch whose max timestamp is at or after the instant. The search
+covers what was archived up to and with the first snapshot taken at least the settle time after the instant: these bytes
+never change, so every search finds the same cut. Batches stamped more than an hour after the snapshot that archived
+them are skipped. If there is no such batch, the cut is the end of what that snapshot archived.
 
 Not here: the search (cut_search), and the coverage of an instant (coverage).
 """
@@ -41,14 +41,13 @@ class SettledCuts:
 
 
 def settled_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int, settle_ms: int) -> SettledCuts:
-    """The stored cuts of an instant; without stored cuts they are searched in the archive, and `store_cuts` can store
-    them.
+    """The stored cuts of an instant, or cuts found by a search of the archived segments, which `store_cuts` can store.
 
     NoCoverage when no snapshot settles the instant, or when the archive cannot answer for it.
     """
     paths = [_path(root, cluster_id, topic_id, as_of_ms) for topic_id in topics_of(fs, root, cluster_id)]
     stored = [info.path for info in fs.get_file_info(paths) if info.type == pafs.FileType.File] if paths else []
-    if stored:  # an instant is settled for one topic at most
+    if stored:  # an instant is settled for at most one topic id
         return _read(fs, stored[0])
     window = snapshot_window(fs, root, cluster_id=cluster_id, as_of_ms=as_of_ms, settle_ms=settle_ms)
     if window.settling is None:
@@ -60,7 +59,7 @@ def settled_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: i
 
 
 def store_cuts(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> SettledCuts:
-    """Store the cuts of an instant, unless some are stored already; returns the stored ones."""
+    """Store the cuts of an instant, unless it has stored cuts; returns the stored cuts."""
     path = _path(root, settled.cluster_id, settled.topic_id, settled.as_of_ms)
     if fs.get_file_info(path).type == pafs.FileType.NotFound:
         write_whole(fs, path, record_json(settled), what="cuts")
@@ -68,7 +67,7 @@ def store_cuts(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> SettledC
 
 
 def newest_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str) -> SettledCuts:
-    """Where the newest snapshot's archive ends in each log partition; nothing is settled or stored.
+    """Cuts at the end of what the newest snapshot archived in each log partition; nothing is settled or stored.
 
     `as_of_ms` is the instant of that snapshot. NoCoverage when nothing is archived.
     """
@@ -88,7 +87,7 @@ def newest_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str) -> SettledCu
 
 
 def lineages_of(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> dict[int, ArchivedLineage]:
-    """The lineage of each cut; UsageError when one no longer reaches its cut."""
+    """The lineage of each cut; UsageError when a lineage is missing or ends below its cut."""
     found = list_lineages(fs, root, cluster_id=settled.cluster_id, topic_id=settled.topic_id)
     lineages = {}
     for part, position in settled.cuts.items():
@@ -160,14 +159,15 @@ def _settle(
 def _archived_lineages(
     fs: pafs.FileSystem, root: str, cluster_id: str, snapshot: Snapshot
 ) -> dict[int, ArchivedLineage]:
-    """The lineages in which a snapshot archived records; NoCoverage when the archive has lost any of it."""
+    """The lineages that a snapshot archived, by log partition; NoCoverage when one is missing, or ends too early
+    now."""
     found = list_lineages(fs, root, cluster_id=cluster_id, topic_id=snapshot.topic_id)
     lineages = {}
     for part, archived in sorted(snapshot.ends.items()):
         lineage = next((one for one in found.get(part, []) if one.lineage.name == archived.lineage), None)
         start = int(archived.lineage.rpartition("-")[2])
         if archived.end <= start and (lineage is None or not lineage.segments):
-            continue  # nothing was there to archive
+            continue  # there was nothing to archive
         reached = start if lineage is None else lineage.next_log_offset
         if lineage is None or reached < archived.end:
             raise NoCoverage(
@@ -181,7 +181,7 @@ def _archived_lineages(
 
 
 def _end_before(before: Snapshot | None, settling: Snapshot, lineage: ArchivedLineage) -> int:
-    """Where the archive of the lineage ended at the snapshot before the instant."""
+    """Where the archived lineage ended at the snapshot `before`: at the lineage's start if it did not exist yet."""
     known = before.ends.get(lineage.log_partition) if before and before.topic_id == settling.topic_id else None
     is_same = known is not None and known.lineage == lineage.lineage.name
     return known.end if known is not None and is_same else lineage.lineage.start_log_offset

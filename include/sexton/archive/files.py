@@ -1,4 +1,4 @@
-"""Small files in the archive: written whole or not at all, read without trust, over any pyarrow filesystem."""
+"""Small files in the archive: written atomically, validated when they are read, on any pyarrow filesystem."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
-# Stores where a file appears when it is closed; elsewhere a crash would leave half of it under its name.
+# Filesystems in which a file appears only when it is closed. In others a crash would leave half of a file.
 _APPEARS_WHOLE = ("s3", "gcs", "abfs")
 
 
@@ -32,7 +32,7 @@ def safe_name(name: str, *, what: str) -> str:
 
 
 def cluster_folder(root: str, cluster_id: str, *names: str) -> str:
-    """The folder of a cluster in the archive, or one below it; UsageError when the id cannot name a folder."""
+    """The folder of a cluster in the archive, or a folder below it; UsageError when the id cannot name a folder."""
     return "/".join((root.rstrip("/"), safe_name(cluster_id, what="cluster id"), *names))
 
 
@@ -94,7 +94,7 @@ def write_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None
 
 
 def write_synced(fs: pafs.FileSystem, path: str, data: bytes) -> None:
-    """Write a file, and its folder, so that its bytes survive a power cut."""
+    """Write a file, and create its folder, so that the bytes survive a power cut."""
     make_folder(fs, path.rpartition("/")[0])
     with fs.open_output_stream(path) as file:
         file.write(data)

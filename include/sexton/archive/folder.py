@@ -28,8 +28,8 @@ _ENCODE = "write / as %2F, @ as %40, % as %25; in a path, an @ after a : as %40"
 def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """The pyarrow filesystem of a path or URI, and the path in it.
 
-    UsageError for an invalid URI, and for user info with characters that would move a part of it into the host or the
-    path, which other code requests and shows.
+    UsageError for an invalid URI, and for user info with characters that would move a part of the credentials into the
+    host or the path: those appear in requests and messages.
     """
     login, _ = split_login(uri)
     if login is not None and not _LOGIN.fullmatch(login):
@@ -83,7 +83,7 @@ class Folder:
         return _opened(self._root)[0] if self._fs is None else self._fs
 
     def path(self, *names: str) -> str:
-        """The path of a file or folder below, in `fs`."""
+        """The path in `fs` of a file or folder in this folder."""
         root = _opened(self._root)[1] if self._fs is None else self._root
         return "/".join((root.rstrip("/"), *self._names, *names))
 
@@ -91,7 +91,7 @@ class Folder:
         return Folder(self._root, *self._names, *names, fs=self._fs)
 
     def hashed(self, hashes: Mapping[str, str]) -> "HashedFolder":
-        """This folder with the SHA-256 of every file by name."""
+        """This folder restricted to files with known hashes: SHA-256 by name."""
         return HashedFolder(self._root, *self._names, fs=self._fs, hashes=hashes)
 
     def exists(self, *names: str) -> bool:
@@ -119,7 +119,7 @@ class Folder:
     def open(self, *names: str) -> pa.NativeFile:
         """A file with random access; FileNotFoundError when it does not exist.
 
-        A file on a disk is memory-mapped. A file in a store is fetched whole, since Parquet is read in many small
+        A file on a disk is memory-mapped. A file in a store is fetched completely, since Parquet is read in many small
         ranges.
         """
         if isinstance(self.fs, pafs.LocalFileSystem):
@@ -141,7 +141,8 @@ class Folder:
             self.fs.move(target, path)
 
     def link(self, existing: Sequence[str], *names: str) -> None:
-        """Give a file a second name, replacing an earlier file; a copy where the filesystem has no hard links."""
+        """Give a file a second name, replacing an earlier file; copies the file where the filesystem has no hard
+        links."""
         source, path = self.path(*existing), self.path(*names)
         make_folder(self.fs, path.rpartition("/")[0])
         if isinstance(self.fs, pafs.LocalFileSystem):

@@ -22,10 +22,10 @@ from sexton.archive.lineages import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageLine:
-    """A lineage of a log partition: log_offsets [start, end), the timestamps of its batches, the instants of its
-    segments.
+    """A lineage of a log partition: log_offsets [start, end), the first and last timestamp of its batches, and when its
+    first and last segment were archived.
 
-    `reason`, `previous` and `missing` are its origin's (archive.lineages.Origin). `detached` counts segments after a
+    `reason`, `previous` and `missing` are from its origin (archive.lineages.Origin). `detached` counts segments after a
     gap that an interrupted snapshot left.
     """
 
@@ -48,7 +48,7 @@ class LineageLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInventory:
-    """A cluster of the archive: `lineages` by topic, log partition and age, and `coverage` from the oldest instant
+    """A cluster of the archive: `lineages` in order of topic, log partition and age, `coverage` from the oldest instant
     on."""
 
     cluster_id: str

@@ -1,4 +1,4 @@
-"""Where the current leader epoch of a log partition begins, by the leader epochs of its batches."""
+"""Where the current leader epoch of a log partition begins, from the leader epochs of its batches."""
 
 from pyarrow import fs as pafs
 
@@ -11,11 +11,11 @@ def led_from(
 ) -> tuple[int | None, int] | None:
     """The broker that led when the snapshot of an instant was taken, and the first log_offset of its leader epoch.
 
-    The log_offset is the log's end if that leader has written nothing, and at most `back_to` if it has led from there
-    on. The broker is None where the snapshot has only the epoch. The result is None where no snapshot has a leader
-    epoch.
+    The log_offset is the log end if that leader has written nothing. The search stops at the first log_offset at or
+    below `back_to`, although the epoch may have begun even earlier. The broker is None where the snapshot has only the
+    epoch. The result is None where the snapshot has no leader epoch.
 
-    The snapshot is the first one after the instant, which settles it, else the newest.
+    The snapshot is the first one after the instant, or the newest if there is none.
     """
     recorded = oldest_metadata_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms) or newest_metadata(
         fs, root, cluster_id=cluster_id

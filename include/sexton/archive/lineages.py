@@ -3,8 +3,8 @@
     <archive>/<cluster_id>/<topic_id>/<log_partition>/<lineage>/origin.json
 
 A lineage begins where the log does not continue the archived bytes: with the first snapshot, after a gap, after a
-truncation, with another number of log partitions. Its origin is written before its first segment, so that a break is
-never joined silently. The names of its files describe its content; listing opens no manifest.
+truncation, with another number of log partitions. Its origin is written before its first segment, so that no break is
+overlooked. File names describe the segments: listing opens no manifest.
 
 Not here: how a break is detected (pipeline/continuation.py, pipeline/import_log.py), and the content of a manifest
 (manifest.py).
@@ -53,17 +53,18 @@ _LINEAGE_FOLDER = re.compile(r"(\d{6})-(\d{20})")
 class Origin:
     """Why a lineage begins. `reason` is one of
 
-        first, imported     nothing was archived of this log partition before (from a broker, from a disk)
-        gap                 the log begins above what was archived: `missing` log_offsets [a, b) are lost
-        truncated           the log ended below what was archived
-        epoch_diverged      the log left the archived leader epoch below what was archived (an unclean election)
+        first, imported     nothing of this log partition was archived before (from a broker; from a disk)
+        gap                 the log begins above the archive's end: `missing` log_offsets [a, b) are lost
+        truncated           the log ended below the archive's end
+        epoch_diverged      the last archived leader epoch ends in the log below the archive's end (an unclean election)
         unobserved          the log was not read for longer than the topic's delete.retention.ms: tombstones and
-                            markers may have come and gone, and what they removed would stay in the archive
-        partition_count     the topic has another number of log partitions: groups hash elsewhere now
+                            markers may be missing from the archive, which would keep the records that they deleted
+        partition_count     the topic has another number of log partitions: groups hash to other log partitions now
         recreated           the topic was deleted and created again; its id was `previous_topic_id`
 
-    `previous` names the lineage before it and `previous_end` the log_offset where that one ended. `diverged_at` is the
-    log_offset where the two logs begin to differ, if known. `partition_count` is the topic's when the lineage began.
+    `previous` is the name of the previous lineage, and `previous_end` the log_offset where it ended. `diverged_at` is
+    the log_offset where the two logs begin to differ, if known. `partition_count` is the number of log partitions when
+    the lineage began.
     """
 
     reason: str
@@ -98,9 +99,10 @@ class ArchivedSegment:
 class ArchivedLineage:
     """One lineage of a log partition.
 
-    `segments` follow each other from its start on without a gap. `detached` segments are never read: they begin after a
-    gap or inside another segment. `twins` are further manifests of a segment of the same size, written by two snapshots
-    at once; the manifest with the lower end counts. `origin` is None where its file is missing.
+    `segments` follow each other without a gap from the lineage's start on. `detached` segments are never read: they
+    begin after a gap or inside another segment. `twins` are further manifests that concurrent snapshots wrote for one
+    of the `segments`, with the same size; the manifest with the lowest end counts. `origin` is None where its file is
+    missing.
     """
 
     cluster_id: str
@@ -175,14 +177,14 @@ def list_lineages(
 
 
 def every_lineage(fs: pafs.FileSystem, root: str, cluster_id: str) -> Iterator[ArchivedLineage]:
-    """The lineages of all topics of a cluster, by topic, log partition and age."""
+    """The lineages of all topics of a cluster, in order of topic, log partition and age."""
     for topic_id in topics_of(fs, root, cluster_id):
         for lineages in list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values():
             yield from lineages
 
 
 def write_origin(fs: pafs.FileSystem, folder: str, origin: Origin) -> None:
-    """Begin a lineage in its folder: write its origin, whole or not at all; an existing one stays as it is."""
+    """Begin a lineage in its folder: write its origin atomically. An existing origin stays as it is."""
     path = f"{folder}/{ORIGIN_FILE}"
     if fs.get_file_info(path).type == pafs.FileType.NotFound:
         failpoint("origin.before")
@@ -200,7 +202,7 @@ def clusters_of(fs: pafs.FileSystem, root: str, cluster_id: str | None = None) -
 
 
 def topics_of(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[str]:
-    """Ids of the topics of which something may be archived, in order."""
+    """Ids of the topics that may have archived segments, in order."""
     return [name for name in child_folders(fs, cluster_folder(root, cluster_id)) if name not in OWN_FOLDERS]
 
 
@@ -218,7 +220,7 @@ def lineage_folder(root: str, cluster_id: str, topic_id: str, log_partition: int
 
 
 def read_segment_manifest(fs: pafs.FileSystem, segment: ArchivedSegment) -> Manifest:
-    """The manifest of a segment; UsageError when the file holds none, or that of another segment."""
+    """The manifest of a segment; UsageError when the file has no manifest, or the manifest of another segment."""
     manifest = read_record(fs, segment.manifest_path, Manifest, what="a manifest")
     found = (manifest.first_log_offset, manifest.next_log_offset, manifest.size_bytes)
     if found != (segment.first_log_offset, segment.next_log_offset, segment.size_bytes):

@@ -1,4 +1,4 @@
-"""A position in the archived bytes of a log partition, as runs and checkpoints note it."""
+"""A position in the archived bytes of a log partition, as runs and checkpoints record it."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ class LogPosition:
     """Where reading of a lineage stops: before the batch at `cut`.
 
     That batch is at byte `position` of the archived segment that begins at log_offset `segment`. At byte 0 the segment
-    may not exist yet; then everything before it is read.
+    may not exist yet: reading stops at the end of the archived lineage.
     """
 
     lineage: str

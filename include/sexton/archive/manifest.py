@@ -45,8 +45,9 @@ class SegmentRange:
 class Manifest(SegmentRange):
     """A segment and its range.
 
-    Timestamps are batches' max_timestamp_ms, None when no batch has one. `leader_epochs` are [epoch, base offset of its
-    first batch here], in log order. `size_bytes` and `sha256` are of the file.
+    The timestamps are the smallest and the largest max timestamp of the batches, None when no batch has one.
+    `leader_epochs` are [epoch, base offset of its first batch here], in log order. `size_bytes` and `sha256` are of the
+    file.
     """
 
     batch_count: int

@@ -1,11 +1,11 @@
-"""The state of the cluster at an instant, as `__cluster_metadata-0` on a KRaft broker's disk proves it.
+"""Reads the state of the cluster at an instant from `__cluster_metadata-0` on a KRaft broker's disk.
 
-It is read from the newest snapshot (`.checkpoint`) whose last record is older than the instant, then from the segments
-up to the first record that is not older. A transaction counts when it ends. Unreadable records, gaps between batches
-and contradictions raise a LogError that names the file and the position: then nothing of the log is used. Follows
-FileRawSnapshotReader, MetadataLoader and the deltas of Kafka's org.apache.kafka.image.
+The state is read from the newest snapshot (`.checkpoint`) whose last record is older than the instant, then from the
+segments up to the first record that is not older. A transaction is applied when it ends. Unreadable records, gaps
+between batches and contradictions raise a LogError that names the file and the position: then nothing of the log is
+used. Follows FileRawSnapshotReader, MetadataLoader and the deltas of Kafka's org.apache.kafka.image.
 
-A disk does not say how far the quorum had committed its last records: a controller that fails over may drop them.
+A disk does not show whether the quorum had committed the last records: a controller failover may truncate them.
 """
 
 import re
@@ -46,7 +46,7 @@ _HEADER_FIELDS = struct.Struct(">hq")  # version, timestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOfLog:
-    """A topic: its id in Kafka's text form, and the partitions that were made."""
+    """A topic: its id in Kafka's text form, and the partitions that were created."""
 
     topic_id: str
     partitions: set[int] = field(default_factory=set)
@@ -57,14 +57,14 @@ class MetadataLog:
     """The cluster's state in the log, read up to `next_offset`; `last_ms` is the newest timestamp.
 
     `is_cut`: there are later records, so this state is complete for the instant. `brokers` are the registered brokers
-    with the highest metadata.version that each supports, None where the log does not have it. `deleted` are names by
-    topic id, of topics deleted since the snapshot.
+    with the highest metadata.version that each supports, None where the log does not have it. `deleted` has the names
+    of topics that were deleted since the snapshot, by topic id.
     """
 
     topics: dict[str, TopicOfLog] = field(default_factory=dict)
     deleted: dict[str, str] = field(default_factory=dict)
     settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    """By type and name of the resource."""
+    """Settings by type and name of the resource."""
     features: dict[str, int] = field(default_factory=dict)
     levels: dict[str, set[int]] = field(default_factory=dict)
     """Every level that a feature was ever set to, including levels lowered since."""
@@ -126,10 +126,10 @@ _Kept = list[MetadataRecord] | None
 
 
 def read_metadata_log(fs: pafs.FileSystem, root: str, *, as_of_ms: int | None, cap_bytes: int) -> MetadataLog | None:
-    """The metadata log in a log directory, before an instant or as a whole; None where nothing before the instant
-    exists.
+    """The state before an instant, or at the log end (None), from the metadata log in a log directory.
 
-    No batch is inflated beyond `cap_bytes`. LogError, with the position, where it cannot be read.
+    None where the log has no records before the instant. No batch is inflated beyond `cap_bytes`. LogError, with the
+    position, where the log cannot be read.
     """
     folder = partition_folders(fs, root, METADATA_TOPIC).get(0)
     if folder is None:
@@ -155,14 +155,14 @@ def read_metadata_log(fs: pafs.FileSystem, root: str, *, as_of_ms: int | None, c
 
 
 def read_bootstrap(fs: pafs.FileSystem, root: str, *, cap_bytes: int) -> MetadataLog | None:
-    """The content of `bootstrap.checkpoint`, which formatting the log directory wrote; None without it, LogError as
-    above."""
+    """The state in `bootstrap.checkpoint`, which `kafka-storage.sh format` wrote; None without that file, LogError
+    where it cannot be read."""
     file = fs.get_file_info(f"{root}/bootstrap.checkpoint")
     return _snapshot(fs, file, None, cap_bytes) if file.type == pafs.FileType.File else None
 
 
 def _from_snapshot(fs: pafs.FileSystem, folder: str, as_of_ms: int | None, cap_bytes: int) -> MetadataLog:
-    """The newest snapshot from before the instant; without one, the beginning of the log."""
+    """The state in the newest snapshot from before the instant; an empty state if there is none."""
     files = [
         (int(name[1]), file.base_name, file)
         for file in fs.get_file_info(pafs.FileSelector(folder))
@@ -177,10 +177,10 @@ def _from_snapshot(fs: pafs.FileSystem, folder: str, as_of_ms: int | None, cap_b
 
 
 def _snapshot(fs: pafs.FileSystem, file: pafs.FileInfo, as_of_ms: int | None, cap_bytes: int) -> MetadataLog | None:
-    """A snapshot; None if it is not from before the instant."""
+    """The state in a snapshot; None if its last record is not older than the instant."""
     found, last_type, last_ms = MetadataLog(), None, None
     for place in _records(fs, file.path, file.size, found, cap_bytes, floor=0):
-        if last_ms is None:  # the timestamp of the last record in it, by its header (SnapshotHeaderRecord)
+        if last_ms is None:  # from SnapshotHeaderRecord: the timestamp of the last record in the snapshot
             value = place.record.value or b""
             if place.control_type != _SNAPSHOT_HEADER or len(value) < _HEADER_FIELDS.size:
                 raise LogError("malformed_batch", f"{place.path}: the snapshot has no header")
@@ -199,7 +199,7 @@ def _snapshot(fs: pafs.FileSystem, file: pafs.FileInfo, as_of_ms: int | None, ca
 def _records(
     fs: pafs.FileSystem, path: str, size_bytes: int, found: MetadataLog, cap_bytes: int, *, floor: int
 ) -> Iterator[_Place]:
-    """The records of a file from `found.next_offset` on, which the caller advances; LogError for any other bytes."""
+    """The records of a file from `found.next_offset` on, which the caller advances; LogError for bad bytes and gaps."""
     for batch in read_batches(file_bytes(fs, path, size_bytes), floor_offset=floor):
         if isinstance(batch, Damage):
             raise LogError("malformed_batch", f"{path}: {batch.detail}")

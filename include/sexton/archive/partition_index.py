@@ -38,7 +38,7 @@ class PartitionIndex:
         return np.where(self._sorted[at] == keys, self._rows[at], ABSENT)
 
     def is_another(self, numbers: Int64s, topic_ids: pa.ChunkedArray | pa.Array) -> Flags:
-        """Whether each partition belongs to a recreated topic: the same name with another id than given.
+        """Whether each partition belongs to a recreated topic: the same name, but not the given id.
 
         False where an id is not known (brokers before Kafka 2.8), and where the partition is absent.
         """
@@ -53,7 +53,7 @@ class PartitionIndex:
 
 
 class PartitionOrder:
-    """Rows about numbered partitions, sorted by partition and value; `rows` are their indices.
+    """An order of rows about numbered partitions: by partition, then by value; `rows` are row indices in this order.
 
     Rows with equal values are in the order of `ties`.
     """
@@ -73,7 +73,8 @@ class PartitionOrder:
         return found
 
     def last(self, number: Int64s, value: Int64s, *, is_included: bool = True) -> Int64s:
-        """The last row, in this order, of each partition up to (or before) a value; -1 without one."""
+        """For each pair of partition and value: where in this order the partition's last row up to (or before) that
+        value is; -1 without one."""
         if not len(self._values):
             return np.full(len(number), -1)
         first, low, high = self._starts[number], self._starts[number], self._starts[number + 1]

@@ -1,9 +1,9 @@
-"""Repairs segments that do not match their manifests, a result of two snapshots at once (archive.create).
+"""Repairs segments that do not match their manifests, a result of concurrent snapshots (archive.create).
 
-Nothing is deleted: files are moved to the folder `aside` of their lineage. Where another manifest describes the
-segment, the wrong manifest is moved. Whole batches whose size differs from the manifest, a result of two writers, get a
-new manifest, up to the start of the next segment. Other bytes are moved aside: the next snapshot fetches the range
-again, as far as the log still has it.
+Nothing is deleted: files are moved to the folder `aside` of their lineage. Manifests that do not match their segment
+are always moved. If none is left, the segment gets a new manifest, for its batches up to the start of the next segment,
+provided that the file consists of intact batches and its size differs from the manifest's (two writers). Other segments
+are moved, too: the next snapshot fetches the range again, as far as the log still has it.
 """
 
 import hashlib

@@ -38,10 +38,10 @@ class SnapshotWindow:
 def snapshot_window(
     fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int | None, settle_ms: int
 ) -> SnapshotWindow:
-    """The newest snapshot at or before an instant, and the first that settles it; for None the newest settles.
+    """The newest snapshot at or before an instant, and the first that settles it; for None, `settling` is the newest.
 
-    An archive without cluster metadata, as an import without topics leaves it, counts as one snapshot, taken at the
-    instant of its newest manifest.
+    An archive without cluster metadata (from an import without topics) counts as one snapshot, taken at the instant of
+    its newest manifest.
     """
     instants = snapshot_instants(fs, root, cluster_id)
     if not instants:
@@ -72,7 +72,8 @@ def snapshot_window(
 
 
 def _from_manifests(fs: pafs.FileSystem, root: str, cluster_id: str) -> Snapshot | None:
-    """The newest lineage with segments, for every log partition of the topic that was archived last."""
+    """A snapshot made from manifests: the newest lineage with segments of each log partition, for the topic id that was
+    archived last."""
     newest: Snapshot | None = None
     for topic_id in topics_of(fs, root, cluster_id):
         ends: dict[int, ArchivedEnd] = {}

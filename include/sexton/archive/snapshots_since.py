@@ -23,7 +23,8 @@ class GroupThen:
     """A group in the admin snapshot of a plan; fields as in archive.admin_snapshots.GROUPS.
 
     `topics` are all topics visible to the admin snapshot, None if it saw all topics of the cluster. `changed` is the
-    change that a later admin snapshot of the archive shows; `was_gone` are offsets that were missing in one of them.
+    change that a later admin snapshot of the archive shows; `was_gone` are offsets that were missing in a later admin
+    snapshot.
     """
 
     group_type: str
@@ -44,8 +45,8 @@ class GroupThen:
         member_count: int | None,
         offsets: SnapshotOffsets,
     ) -> str | None:
-        """The change that a snapshot of the group shows; None without a change. A missing offset is not a change;
-        without a `state` the group does not exist."""
+        """The first change that a later snapshot of the group shows; None without a change. A missing offset is not a
+        change. A `state` of None means that no such group exists."""
         if self.state != EMPTY:
             return f"the group was {self.state or 'not described'} when the plan was made"
         if state is None and offsets:
@@ -61,7 +62,7 @@ class GroupThen:
         for key, value in sorted(offsets.items()):
             before = self.offsets.get(key)
             if before is None and self.topics is not None and key[0] not in self.topics:
-                continue  # it was hidden then
+                continue  # the topic was hidden then
             if before != value:
                 was = "nothing" if before is None else str(before[0])
                 what = f"{key[0]}-{key[1]} was {was}, now {value[0]}"
@@ -87,9 +88,9 @@ def the_snapshot(series: SnapshotSeries, *, taken_at_ms: int, sha256: Mapping[st
 def groups_then(
     series: SnapshotSeries, *, taken_at_ms: int, sha256: Mapping[str, str], group_ids: Collection[str]
 ) -> dict[str, GroupThen]:
-    """Groups in an admin snapshot, whose files must have these SHA-256, compared with all later admin snapshots.
+    """Groups in the admin snapshot of a plan, compared with all later admin snapshots.
 
-    Refused when the admin snapshot is missing, differs, or does not have a group.
+    Refused when the admin snapshot is missing, its files do not have these SHA-256, or it lacks a group.
     """
     snapshot = the_snapshot(series, taken_at_ms=taken_at_ms, sha256=sha256)
     own = series.of_groups(sorted(set(group_ids)))
@@ -118,7 +119,7 @@ _NEW_PLAN = "make a new plan"
 
 
 def _since(snapshot: AdminSnapshot, then: GroupThen, row: dict[str, Any] | None, offsets: SnapshotOffsets) -> GroupThen:
-    """A group with what a later admin snapshot shows of it."""
+    """The group `then`, updated with changes that a later admin snapshot shows."""
     topics = _topics(snapshot)
     seen = {key for key in then.offsets if snapshot.metadata.sees_all_topics or key[0] in topics}
     if row is None:

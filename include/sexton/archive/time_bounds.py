@@ -1,13 +1,13 @@
-"""Bounds from points in time (time_points): how new a log is at an offset, and when that offset was appended.
+"""Bounds from archived points (time_points): how new a log is at an offset, and when that offset was appended.
 
 `newest` bounds M(offset), the largest timestamp of the records from the log's start up to `offset`. A broker answers a
-timestamp lookup with the first record at or after that timestamp. So an answer says two things: M at that record is its
-timestamp, and M before it is below the requested timestamp.
+timestamp lookup with the first record at or after that timestamp. So each answer says two things: M at that record is
+the record's timestamp, and M at every smaller offset is below the requested timestamp.
 
-Under LogAppendTime M(offset) is the timestamp of the record at `offset`, its instant of append. Under CreateTime
-producers choose timestamps, which may go back; M only grows.
+With LogAppendTime, M(offset) is the timestamp of the record at `offset`: when it was appended. With CreateTime,
+producers choose timestamps, which may go back, but M never decreases.
 
-Everything is by column: partitions are numbers (partition_index), and each question is about many offsets at once.
+All methods work on arrays: partitions are numbers (partition_index), and every call is for many offsets.
 """
 
 from dataclasses import dataclass
@@ -34,11 +34,12 @@ class Bounds:
 
 
 class TimeBounds:
-    """The points of many partitions (time_points.POINTS).
+    """Bounds from the points of many partitions (time_points.POINTS).
 
-    By partition number: `log_start_offset` is where the log began at the instant in question. Under CreateTime, earlier
-    records and answers about a log that began later do not count. With `is_append_time` all points count, and log ends
-    bound timestamps as well, within `slack_ms`, the difference between the clocks of brokers and of the client.
+    `log_start_offset` is the log start of each partition at the instant in question, `is_append_time` whether it has
+    LogAppendTime. With CreateTime, records below that start give no lower bounds, and lookups that searched from a
+    later start give no upper bounds. With LogAppendTime they do, and so do log ends. `slack_ms` is the largest assumed
+    difference between the clocks of brokers and of the client.
     """
 
     def __init__(self, points: pa.Table, *, log_start_offset: Int64s, is_append_time: Flags, slack_ms: int) -> None:
@@ -56,7 +57,7 @@ class TimeBounds:
         started, starts = _int64s(answers, "log_start_offset"), log_start_offset[number]
         is_append = is_append_time[number]
         is_low = has_record & (is_append | (offset >= starts))
-        # Under LogAppendTime deleted records were no newer than the first record that was looked up.
+        # With LogAppendTime, records deleted before the lookup are at most as new as the first record that it searched.
         is_high = (started <= starts) | (is_append & (started < offset))
         is_high_there = has_record & ((started <= starts) | is_append)
         by_ends = is_append_time[self._end_number]
@@ -77,29 +78,31 @@ class TimeBounds:
         self._passed = _Smallest(count, self._end_number, self._end, self._end_ms)
 
     def newest(self, number: Int64s, offset: Int64s) -> tuple[Int64s, Int64s]:
-        """M(offset), between two bounds. If points contradict each other (a truncated or compacted log), both points
-        are bounds."""
+        """Lower and upper bounds of M(offset). Bounds that contradict each other (after a truncation or compaction) are
+        swapped."""
         low, high = self._lows.up_to(number, offset), self._highs.beyond(number, offset)
         is_swapped = (low != NO_LOW) & (high != NO_HIGH) & (low > high)
         return np.where(is_swapped, high, low), np.where(is_swapped, low, high)
 
     def appended(self, number: Int64s, offset: Int64s) -> tuple[Int64s, Int64s]:
-        """When the record at `offset` was appended, by the clock of the client that asked for the log end."""
+        """Lower and upper bounds of when the record at `offset` was appended, on the clock of the client that requested
+        the log ends."""
         before = self._passed.beyond(number, offset)
         slack_ms = np.where(before == NO_HIGH, 0, self._slack_ms)
         return self._ended.up_to(number, offset), before + slack_ms
 
     def was_at_end(self, number: Int64s, offset: Int64s, at_ms: int) -> Flags:
-        """Whether the log ended at or before `offset` at an instant, by an end seen then or later."""
+        """Whether the log ended at or below `offset` at an instant: such a log end was seen at that time or later."""
         return self._ended.up_to(number, offset) >= at_ms
 
     def was_there(self, number: Int64s, offset: Int64s, at_ms: int) -> Flags:
-        """Whether the log was seen to extend beyond `offset` by an instant; the snapshot of that instant counts."""
+        """Whether the log extended beyond `offset` at an instant: such a log end was seen at least `slack_ms` earlier,
+        or by a snapshot at exactly that instant."""
         by_then = self._passed.beyond(number, offset) <= at_ms - self._slack_ms
         return by_then | (self._furthest(self._end_ms == at_ms)[number] > offset)
 
     def furthest_end(self, since_ms: int) -> Int64s:
-        """By partition: the largest end seen at an instant or later; negative without one."""
+        """The largest log end of each partition seen at `since_ms` or later; negative without one."""
         return self._furthest(self._end_ms >= since_ms)
 
     def _furthest(self, is_meant: Flags) -> Int64s:

@@ -3,9 +3,10 @@
     <archive>/<cluster_id>/time_points/<asked_at_ms>.parquet    the points of one lookup at a cluster's brokers
                                       /<asked_at_ms>.json       its manifest, written after it
 
-A lookup asks brokers where the log of a partition has reached an instant (kafka.time_points); every answer is a point.
-Snapshots give points for nothing: where each log ended, and when (cluster_metadata). Points without a manifest do not
-exist. Both files are created once, so two lookups of the same instant have two names.
+A lookup requests the first record of a partition at or after an instant (kafka.time_points); every answer is a point.
+Snapshots provide more points: where each log ended, and when (cluster_metadata). Points without a manifest do not
+exist. Files are never overwritten: of two lookups at the same instant, the second gets the next free millisecond as its
+name.
 
 time_bounds derives bounds for offsets from points.
 """
@@ -31,7 +32,7 @@ Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 LOOKUPS_READ = 4
-"""How many lookups before an instant, and after it, are read: the nearest ones. More would hardly narrow the bounds."""
+"""How many lookups are read on each side of an instant: the nearest ones. More would hardly narrow the bounds."""
 SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string(), nullable=False),
@@ -46,7 +47,7 @@ SCHEMA = pa.schema(
     ]
 )
 _POINT = SCHEMA.names[3:]
-"""The fields of a TimePoint; before them are topic, its id and the partition."""
+"""The fields of a TimePoint; the columns before these are topic, topic_id and partition."""
 POINTS = pa.schema([pa.field("number", pa.int64(), nullable=False), *(SCHEMA.field(name) for name in _POINT)])
 """Columns of points in memory, with the number of their partition (partition_index)."""
 UNKNOWN_END = -1
@@ -56,14 +57,17 @@ UNKNOWN_END = -1
 class TimePoint:
     """One fact about a partition.
 
-    list_offsets   asked for `asked_ms`: the record at `offset` is the first that is at least so new; its timestamp
-                   is `timestamp_ms`. Without a timestamp no record was so new, and `offset` is where the log ended.
-                   `log_start_offset`: where the log began when it was asked; earlier records were not searched
-    log_end        a log ended at `offset` right after `timestamp_ms`, an instant of the clock of who asked
-    snapshot       the same, as a snapshot recorded it
-    log_start      when it was asked for the committed offsets of the instant `timestamp_ms`, the log began at `offset`
-    last_stable    then a transaction was open from `offset` on
-    epoch_end      then the log left `leader_epoch`, or the one before it, at `offset`; -1: it had no such epoch
+    list_offsets   the answer for the requested timestamp `asked_ms`: the first record at or after it is at `offset` and
+                   has the timestamp `timestamp_ms`. Without a timestamp there was no such record, and `offset` is the
+                   log end. `log_start_offset` is the log start at the lookup; earlier records were not searched
+    log_end        the log ended at `offset` right after `timestamp_ms` on the client's clock
+    snapshot       the log ended at `offset` at `timestamp_ms`, as a snapshot recorded it
+
+    In the other points `timestamp_ms` is not the time of the lookup, but the instant for which the lookup was made:
+
+    log_start      the log began at `offset`
+    last_stable    a transaction was open from `offset` on (the last stable offset)
+    epoch_end      the end of `leader_epoch`, or of the largest earlier epoch; -1: the log had no such epoch
     """
 
     offset: int
@@ -159,9 +163,9 @@ def known_points(
     number: Int64s,
     offset: Int64s,
 ) -> KnownPoints:
-    """Archived points around an instant about the partitions in `number`: from the nearest lookups, and from the
-    snapshots before and after each log passed its `offset`."""
-    is_wanted = np.zeros(partitions.count + 1, bool)  # the last one is ABSENT's
+    """Archived points around an instant about the partitions in `number`: from the nearest lookups, and from the two
+    snapshots between which each log passed its `offset`."""
+    is_wanted = np.zeros(partitions.count + 1, bool)  # the last element is for ABSENT
     is_wanted[number] = True
     instants = lookup_instants(fs, root, cluster_id)
     before = [at for at in instants if at <= as_of_ms][-LOOKUPS_READ:]

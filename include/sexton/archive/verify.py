@@ -1,8 +1,8 @@
 """Verifies that an archive is intact: names, lineages, manifests, SHA-256, Kafka's own CRC; also the points in time and
 the admin snapshots.
 
-Names and sizes are checked for the whole archive every time. Reading bytes is expensive: `subset` (n, t) reads one part
-in t, always the same for the same n, so that t runs with n = 1 .. t read everything once.
+Names and sizes are checked for the whole archive every time. Reading bytes is expensive: `subset` (n, t) reads the n-th
+of t fixed parts, so that t runs with n = 1 .. t read everything once.
 
 Not here: the content of records (a replay checks it), and whether a log continues the archive (pipeline.continuation).
 """
@@ -36,7 +36,7 @@ from sexton.log.framing import BAD_CRC, KIND, frames
 from sexton.log.headers import batch_headers
 
 READERS = 4
-"""Segments that are read at the same time; each is in memory whole."""
+"""Number of segments that are read concurrently, each completely in memory."""
 CORRUPT, DAMAGED = "corrupt", "damaged"
 
 
@@ -52,9 +52,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The scope of a verification: `segments` counts the whole archive, `read` the segments whose bytes were read.
+    """The result of a verification: `segments` counts the whole archive, `read` the segments whose bytes were read.
 
-    `detached` segments follow a gap in their lineage, where a snapshot was killed: the next snapshot closes it.
+    `detached` segments follow a gap in their lineage, where a snapshot was killed: the next snapshot closes the gap.
     """
 
     segments: int
@@ -72,9 +72,9 @@ def verify(
     subset: tuple[int, int] = (1, 1),
     progress: Callable[[int, int], None] | None = None,
 ) -> Verified:
-    """Check every cluster, or one. `progress` is called with the bytes read so far and those to read in all.
+    """Check every cluster, or one. `progress` is called with the bytes read so far and the total to read.
 
-    A finding never raises; an OSError of the store does.
+    Defects are returned, not raised; an OSError from the store is raised.
     """
     findings: list[Finding] = []
     found = list(_lineages(fs, root, cluster_id, findings))
@@ -107,7 +107,7 @@ def verify(
 
 
 def is_in_subset(path: str, root: str, subset: tuple[int, int]) -> bool:
-    """Whether a file or folder of the archive is in slice n of t; depends only on its path below `root`."""
+    """Whether a file or folder of the archive is in part n of t; depends only on its path below `root`."""
     n, t = subset
     if not 1 <= n <= t:
         raise ValueError(f"no such part: {n}/{t}")
@@ -154,7 +154,7 @@ def _corrupt(where: str, what: str) -> Finding:
 
 
 def _batches(data: bytes, segment: ArchivedSegment) -> Iterator[str]:
-    """Defects in the batches of bytes that are unchanged since they were fetched."""
+    """Defects in the batches of a segment whose bytes are unchanged since they were fetched."""
     view = as_u8(data)
     bad_crc = no_batch = outside = backwards = 0
     epoch = -1
@@ -195,7 +195,7 @@ def _lineages(
 
 
 def _succession(lineages: Sequence[ArchivedLineage]) -> list[Finding]:
-    """Checks that lineages are numbered from 0, and that each names the previous one and its end."""
+    """Findings for lineages that are not numbered from 0, or that do not name the previous lineage and its end."""
     wrong = []
     for number, lineage in enumerate(lineages):
         if lineage.lineage.ordinal != number:
@@ -211,8 +211,8 @@ def _succession(lineages: Sequence[ArchivedLineage]) -> list[Finding]:
 def _against_metadata(
     fs: pafs.FileSystem, root: str, cluster_id: str, found: Mapping[str, Mapping[int, Sequence[ArchivedLineage]]]
 ) -> list[Finding]:
-    """Checks that everything in the newest finished snapshot still exists: a segment lost with its manifest leaves no
-    other trace."""
+    """Findings for log partitions of the newest finished snapshot that are no longer complete: a segment lost with its
+    manifest leaves no other trace."""
     try:
         metadata = newest_metadata(fs, root, cluster_id=cluster_id)
     except SextonError as error:

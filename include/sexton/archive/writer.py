@@ -5,15 +5,15 @@
                                                                /origin.json          (archive.lineages)
     <archive>/<cluster_id>/cluster_metadata/<taken_at_ms>.json                       (archive.cluster_metadata)
 
-A segment covers the log_offsets [first, next): all batches with a base offset in that range, also where compaction left
-none. A lineage, named `<ordinal %06d>-<start log_offset %020d>`, is the segments from its start on, each beginning
-where the one before ends; segments after a gap (a manifest was lost) are not read until it is closed.
+A segment covers the log_offsets [first, next): all batches with a base offset in that range, possibly none after
+compaction. A lineage, named `<ordinal %06d>-<start log_offset %020d>`, consists of the segments from its start on, each
+beginning where the previous one ends. Segments after a gap (a manifest was lost) are not read until the gap is closed.
 
-A segment without a manifest does not exist: nothing reads it. The next writer makes a manifest for its bytes where the
-log still has them, else moves them aside. Both files are created once (create.py), so that two snapshots at once do not
-overwrite each other. File names hold all that a listing needs, so that planning a run opens no manifest.
+A segment without a manifest does not exist: nothing reads it. The next writer creates a manifest for such a file if the
+log still has its bytes, else moves the file aside. Neither file is ever overwritten (create.py), which makes concurrent
+snapshots safe. File names have all that a listing needs, so that planning a run opens no manifest.
 
-The last file of a snapshot is its cluster metadata, which records what it archived.
+A snapshot writes its cluster metadata last, which records how far it archived each log partition.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ from sexton.failpoints import failpoint
 from sexton.log.batch import Batch, read_batches
 
 ASIDE_FOLDER = "aside"
-"""Folder in a lineage for files that were in the way. It is never read."""
+"""Folder of a lineage for files that were moved aside. It is never read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class ArchiveEnd:
 
     `leader_epoch` is that of the last archived batch, -1 when unknown; `taken_at_ms` is the instant of the last
     segment, None without one. `next_segment` is the log_offset of the first segment after a gap, None without a gap:
-    the gap ends there, and the log after it may be another one.
+    the gap ends there, and the segments after it may be from another log.
     """
 
     log_partition: int
@@ -63,8 +63,8 @@ class ArchiveEnd:
 def write_segment(fs: pafs.FileSystem, root: str, chunks: Iterable[bytes], where: SegmentRange) -> Manifest:
     """Archive whole raw batches with a base offset in the range `where`, then their manifest.
 
-    If a segment with a manifest begins there already, it stays unchanged: `chunks` are not read and its manifest, which
-    may have another end, is returned.
+    If a segment with a manifest begins at the same log_offset already, it stays unchanged: `chunks` are not read, and
+    the existing manifest, which may have another end, is returned.
     """
     present = _present(fs, where, root)
     if present is not None:
@@ -75,11 +75,11 @@ def write_segment(fs: pafs.FileSystem, root: str, chunks: Iterable[bytes], where
 
 
 def write_batches(fs: pafs.FileSystem, root: str, chunks: Iterable[bytes], where: SegmentRange) -> Manifest:
-    """Write a segment that does not exist until `write_manifest` has written the manifest returned.
+    """Write a segment and return its manifest. The segment does not exist until `write_manifest` has written that.
 
-    `chunks` are whole raw batches in log order, stored unchanged; without any the segment is empty and still answers
-    for its range. Where another process has written a segment that begins there, the manifest describes its bytes: its
-    end, or even its content, may differ from `chunks`.
+    `chunks` are whole raw batches in log order, stored unchanged; without any, the segment is empty but still covers
+    its range. If another process has written a segment that begins at the same log_offset, the manifest describes that
+    segment: its end, or even its content, may differ from `chunks`.
     """
     if not 0 <= where.first_log_offset < where.next_log_offset:
         raise ValueError(f"not a range of log_offsets: [{where.first_log_offset}, {where.next_log_offset})")
@@ -150,13 +150,13 @@ def _end_of(fs: pafs.FileSystem, newest: ArchivedLineage) -> ArchiveEnd:
 
 
 def _present(fs: pafs.FileSystem, where: SegmentRange, root: str) -> ArchivedSegment | None:
-    """The segment with a manifest that begins where the range does."""
+    """The segment with a manifest that begins where the range begins, if any."""
     folder = lineage_folder(root, where.cluster_id, where.topic_id, where.log_partition, where.lineage)
     return next((one for one in segments_in(fs, folder) if one.first_log_offset == where.first_log_offset), None)
 
 
 def _end_in_common(theirs: bytes, ours: bytes, first_log_offset: int) -> int | None:
-    """The log_offset up to which a segment without a manifest is valid, if the log still has its bytes; else None."""
+    """The log_offset up to which a segment without a manifest is valid, or None if it differs from the log's bytes."""
     if not (theirs.startswith(ours) or ours.startswith(theirs)):
         return None
     if not theirs:

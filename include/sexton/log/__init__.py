@@ -1,4 +1,4 @@
 """Kafka's log format: segments, framing, batch headers, record batches, message sets, codecs, checksums.
 
-What records mean is in `records`. No network, no clock.
+The layouts of keys and values are in `records`. Uses neither network nor clock.
 """

@@ -1,11 +1,11 @@
 """Record batches: read the batches of a segment and the records of a batch, and write batches of format v2.
 
-This is the plain version, an object per record. `kernels` reads the same bytes in columns and uses this module for
-batches that it does not accept. Reading never raises: bad bytes become BadRecord, Damage or TornTail. Follows Kafka's
-DefaultRecordBatch, DefaultRecord and ControlRecordType; formats v0 and v1 are in `message_set`.
+This is the plain version, with an object per record. `kernels` reads the same bytes into columns and uses this module
+for batches that it does not accept. Reading never raises: bad bytes become BadRecord, Damage or TornTail. Follows
+Kafka's DefaultRecordBatch, DefaultRecord and ControlRecordType; formats v0 and v1 are in `message_set`.
 
-Stricter than Kafka in one point: offset deltas must rise and stay within the batch (Kafka writes no others), so that
-the order of records in the log is the order of their log_offsets.
+Stricter than Kafka in one point: offset deltas must rise and stay within the batch (as Kafka always writes them), so
+that the order of records in the log is the order of their log_offsets.
 """
 
 import struct
@@ -69,8 +69,8 @@ def read_batches(
 ) -> Iterator[Batch | Damage | TornTail]:
     """Everything in a segment, in order and without a gap; never raises.
 
-    `floor_offset` is the smallest possible log_offset: a segment's name has it. Batches with a bad CRC have `crc_ok`
-    False.
+    `floor_offset` is the smallest possible log_offset, for a segment the base offset in its file name. Batches with a
+    bad CRC have `crc_ok` False.
     """
     view = as_u8(data)
     whole = view.data
@@ -90,7 +90,7 @@ def read_frame(whole: memoryview, row: Sequence[int]) -> Batch | Damage | TornTa
 
 
 def batch_in(data: bytes, damage: Damage) -> Batch:
-    """The batch in damage that is a batch out of order: its CRC is good."""
+    """The batch in damage of reason `out_of_order`, which is a batch with a good CRC."""
     whole = memoryview(data)
     return _batch_at(whole, position=damage.position, size_bytes=damage.size_bytes, crc_ok=True)
 
@@ -111,9 +111,9 @@ def _damage(whole: memoryview, *, position: int, size_bytes: int, why: int) -> D
 def _is_skipped(whole: memoryview, position: int) -> bool:
     """Whether a broker takes bytes that are not a batch for a batch that ends after the segment.
 
-    It then continues with the next segment (ByteBufferLogInputStream.nextBatch,
-    FileRecords.searchForOffsetFromPosition); else it throws. For up to 11 bytes it reads no header, for up to 16 no
-    format.
+    If so, the broker continues with the next segment (ByteBufferLogInputStream.nextBatch,
+    FileRecords.searchForOffsetFromPosition), else it throws. It does not read the size if fewer than 12 bytes are left,
+    nor the magic if fewer than 17 are.
     """
     head = whole[position : position + _MAGIC_END]
     if len(head) < _SIZE_END:
@@ -173,7 +173,7 @@ def read_records(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord
 
 
 def _read_batch(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord]:
-    if batch.record_count == 0:  # what compaction leaves of a producer's last batch: Kafka does not read inside either
+    if batch.record_count == 0:  # a producer's last batch, emptied by compaction: Kafka does not read the body either
         return
     body = batch.data[_HEADER_BYTES:]
     if batch.codec != codecs.NONE:
@@ -214,7 +214,7 @@ def _malformed(detail: str, raw: memoryview, *, log_offset: int | None = None) -
 def _read_record(
     batch: Batch, body: memoryview, *, start: int, end: int, after_delta: int
 ) -> tuple[Record | BadRecord, int | None]:
-    """Decode the record in bytes [start, end); return it and its offset delta, None where that is not good."""
+    """Decode the record in bytes [start, end); return it and its offset delta, None where the delta is invalid."""
     delta: int | None = None
     last_delta = batch.last_offset - batch.base_offset
     try:
@@ -237,7 +237,7 @@ def _read_record(
 
 
 def _as_int64(value: int) -> int:
-    """The value as Java's long wraps it: hostile deltas must not give a number that does not fit any column."""
+    """The value wrapped as a Java long, so that hostile deltas cannot produce a number too large for its column."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

@@ -1,7 +1,7 @@
-"""Inflates and deflates the codecs of Kafka's log, in bounded memory whatever a batch claims to hold.
+"""Inflates and deflates the codecs of Kafka's log, in bounded memory whatever sizes a batch claims.
 
-Snappy comes raw or in the framing of xerial's snappy-java, which Java clients write; lz4 frames of message formats v0
-and v1 carry a header checksum that Kafka once computed wrongly (KAFKA-3160); it is not checked there.
+Snappy comes raw or in the framing of xerial's snappy-java, which Java clients write. In message formats v0 and v1 the
+header checksum of lz4 frames is not checked, because Kafka once computed it wrongly (KAFKA-3160).
 Follows Kafka's Compression classes (GzipCompression, SnappyCompression, Lz4Compression, ZstdCompression).
 """
 
@@ -22,7 +22,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # magic, version, compatible version
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"  # independent blocks of up to 64 KB, no checksum but this header's
+_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"  # independent blocks of up to 64 KB, no checksum except the header's
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_RAW_BLOCK = 1 << 31
 _GZIP_WBITS = 31
@@ -35,7 +35,7 @@ _BUFFER_IS_FULL = "failed to write whole buffer"  # what cramjam says when the o
 
 
 class BadCodec(LogError):
-    """Compressed bytes that cannot be inflated, or a codec that the format does not know."""
+    """Compressed bytes that cannot be inflated, or a codec that the format does not have."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("bad_codec", detail)
@@ -51,8 +51,8 @@ class InflatedTooLarge(LogError):
 def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int) -> bytes:
     """Inflate `data` of a batch of format `magic` into at most `cap_bytes`.
 
-    Raises BadCodec or InflatedTooLarge; no buffer above the cap is ever filled, whatever the bytes claim. zstd with a
-    window above 4 MiB (levels far from Kafka's default) must fit in half of the cap.
+    Raises BadCodec or InflatedTooLarge; no buffer is ever larger than the cap, whatever the bytes claim. Output of zstd
+    with a window above 4 MiB (compression levels far above Kafka's default) must fit in half of the cap.
     """
     if codec == NONE:
         return bytes(data)
@@ -75,7 +75,7 @@ def _without_reserved_flags(data: bytes | memoryview) -> bytes | memoryview:
     """Gzip with reserved header flags, rewritten with a plain header.
 
     Java ignores these flags (java.util.zip.GZIPInputStream.readHeader); the libraries here refuse them. As in Java, a
-    header with a checksum has to match it. The libraries refuse any other error in a header.
+    header checksum must be right. The libraries refuse all other errors in a header.
     """
     if len(data) < _GZIP_HEADER_BYTES or not data[_GZIP_FLAGS_AT] & _GZIP_RESERVED:
         return data
@@ -96,7 +96,7 @@ def _without_reserved_flags(data: bytes | memoryview) -> bytes | memoryview:
 def _inflate_small_member(data: bytes | memoryview, cap_bytes: int) -> bytes | None:
     """The contents of a single small gzip member, None for anything else.
 
-    zlib sets up its decoder ten times as fast as the other library.
+    zlib sets up its decoder ten times as fast as cramjam.
     """
     decoder = zlib.decompressobj(wbits=_GZIP_WBITS)
     try:
@@ -159,7 +159,7 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
 
 
 def deflate(codec: int, data: bytes, *, magic: int = 2) -> bytes:
-    """Compress in the framing of a Java client for that format; deterministic."""
+    """Compress in the framing that Java clients use for format `magic`; deterministic."""
     if codec == NONE:
         return data
     if codec == GZIP:
@@ -206,7 +206,7 @@ def _with_lz4_header_checksum(frame: bytes, *, is_wrong: bool = False) -> bytes:
 
 
 def _short_xxh32(data: bytes) -> int:
-    """xxHash32 with seed 0 without its loop over stripes of 16 bytes, for which no header here is long enough."""
+    """xxHash32 with seed 0 without its loop over 16-byte stripes: the headers here are shorter."""
     mask = 0xFFFFFFFF
     state = 374761393 + len(data)
     words = len(data) // 4

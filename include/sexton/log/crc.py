@@ -1,11 +1,11 @@
 """The two checksums of Kafka's log: CRC-32C (Castagnoli) over a v2 batch, CRC-32 (IEEE) over a v0 or v1 message.
 
-Compiled: neither the standard library nor the other dependencies have CRC-32C, and compiled code needs both in its
-loops. CRC-32C uses the processor's own instruction where it has one (x86-64 with SSE 4.2, ARMv8 with
-CRC), which is five times as fast. Without it, and for CRC-32, eight bytes a step through tables ("slicing by 8").
+Compiled: neither the standard library nor the other dependencies have CRC-32C, and compiled code needs both checksums
+in its loops. CRC-32C uses the processor's own instruction where it has one (x86-64 with SSE 4.2, ARMv8 with CRC), which
+is five times as fast. Otherwise, and for CRC-32, tables process eight bytes per step ("slicing by 8").
 """
 
-# What numba compiles has no types of its own that mypy could check.
+# Functions for numba have no type annotations that mypy could check.
 # mypy: disable-error-code="no-untyped-def"
 
 from typing import TypeAlias
@@ -23,7 +23,7 @@ _LOW = np.uint32(0xFF)
 
 
 def _tables(reversed_polynomial: int) -> npt.NDArray[np.uint32]:
-    """The 8 tables of slicing by 8: row k advances a byte that k more bytes follow."""
+    """The 8 tables of slicing by 8: row k is for a byte that is followed by k more."""
     tables = np.zeros((8, 256), dtype=np.uint32)
     for byte in range(256):
         crc = byte
@@ -113,5 +113,5 @@ def as_u8(data: bytes | bytearray | memoryview | U8Array) -> U8Array:
 
 
 def crc32c(data: bytes | bytearray | memoryview | U8Array, value: int = 0) -> int:
-    """CRC-32C of `data`, continued from `value` (the CRC of what came before)."""
+    """CRC-32C of `data`, continued from `value` (the CRC of the bytes before them)."""
     return int(_crc32c_on(np.uint32(value ^ 0xFFFFFFFF), as_u8(data))) ^ 0xFFFFFFFF

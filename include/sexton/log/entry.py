@@ -1,4 +1,4 @@
-"""Entries of a segment, in order: batches, damage between them, a torn tail; and records of a batch.
+"""Types for the entries of a segment (batches, damage between them, a torn tail) and for the records of a batch.
 
 The names and the header fields are those of Kafka's DefaultRecordBatch (record format v2, KIP-98). An entry of the
 older message formats v0 and v1 (KIP-32) is a `Batch` too: a single message, or a compressed wrapper of many.
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 NO_PRODUCER_ID = -1
-# where the fields of a header lie, in bytes from where its batch begins; base offset at 0 and magic in every format
+# Positions of header fields, in bytes from the start of the batch. Base offset (0), size and magic: in every format.
 SIZE_AT, LEADER_EPOCH_AT, MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, BASE_TIMESTAMP_AT = 8, 12, 16, 17, 21, 23, 27
 MAX_TIMESTAMP_AT, PRODUCER_ID_AT, PRODUCER_EPOCH_AT, COUNT_AT, HEADER_BYTES = 35, 43, 51, 57, 61
 TOMBSTONE_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1
@@ -18,17 +18,17 @@ CODEC_MASK = 0x07
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CODECS: tuple[CodecName, ...] = get_args(CodecName)
-"""By number, as in a batch's attributes and in offsets.topic.compression.codec."""
+"""Codec names by number, as in a batch's attributes and in offsets.topic.compression.codec."""
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 BATCH_HEAD_BYTES = 12
-"""Fewer bytes than these at the end of a segment are not a batch head: a broker ignores them."""
+"""Fewer bytes than this at the end of a segment are not a batch head: a broker ignores them."""
 MAX_RAW_BYTES = 1 << 20
 """Bytes of a bad record that are kept: about the largest batch that a broker accepts (message.max.bytes)."""
 MAX_BAD_RECORDS = 100
-"""Bad records of one batch after which its rest is not read: a few kilobytes can inflate to tens of millions of them,
-and a coordinator ends its load at the first."""
+"""After this many bad records the rest of a batch is not read: a few kilobytes can inflate to tens of millions of them,
+and a coordinator stops loading at the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A record batch whose frame is whole; its records may still turn out to be bad.
+    """A record batch whose frame is complete; its records may still be bad.
 
     `position` and `size_bytes` locate it in the bytes that were read; `data` is the whole batch with its header.
     Message formats v0 and v1 have fewer fields: `base_offset` is then the entry's own offset (for a wrapper, that of
@@ -91,7 +91,7 @@ class Batch:
 
     @property
     def is_transactional(self) -> bool:
-        """The bit of the batch, which 2.x and 3.x use; 4.x uses `producer_id`."""
+        """The transactional bit, which coordinators of Kafka 2.x and 3.x check; 4.x checks `producer_id` instead."""
         return self.magic >= 2 and bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property

@@ -3,24 +3,24 @@
 The scan never stops at bad bytes. At each position it decides, in this order:
 
 - a batch with a good CRC whose base offset continues the batches before it: GOOD;
-- the same, but out of order (a duplicated, swapped or renumbered batch: the base offset is outside the CRC): DAMAGE.
-  Where two neighbours contradict each other, the batch after them says which one is wrong;
+- a batch with a good CRC that is out of order (duplicated, swapped or renumbered: the CRC does not cover the base
+  offset): DAMAGE. Where two neighbours contradict each other, the batch after both decides which one is wrong;
 - a batch of plausible shape and position with a bad CRC, and no good batch begins inside it: BAD_CRC (a coordinator
-  does not check it and reads on);
-- else the next byte where a good batch begins, not below the offsets seen so far: DAMAGE up to there;
-- no such byte: TORN when the tail is zeros or a batch that runs past the end of the bytes, else DAMAGE.
+  does not check the CRC and reads the batch);
+- otherwise, the bytes up to the next good batch whose base offset is not below the offsets seen so far: DAMAGE;
+- without such a batch, the rest: TORN if it is zeros or a batch that runs past the end of the bytes, else DAMAGE.
 
-So a row depends only on the bytes before it, and a batch inside the value of another does not count.
+So where a row begins depends only on the bytes before it, and a batch inside a record's value is not found.
 
-The work is linear in the size of the segment. The CRC of a good batch is computed once. All other CRCs, of bytes that
-only look like a batch, read a limited number of bytes in total (_RESYNC_EFFORT); after that, the rest of
-the segment is DAMAGE from the next bytes on that are no good batch.
+The work is linear in the size of the segment. The CRC of a good batch is computed once. CRCs of bytes that only look
+like a batch may read a limited number of bytes in total (_RESYNC_EFFORT). Once this budget is spent, the rest of the
+segment is DAMAGE from the next bytes on that are not a good batch.
 
 Record formats are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1). In compiled functions `data` is a
 pointer to the segment and `size_bytes` its size, unless the docstring calls it an array.
 """
 
-# What numba compiles has no types of its own that mypy could check.
+# Functions for numba have no type annotations that mypy could check.
 # mypy: disable-error-code="no-untyped-def"
 
 from collections.abc import Iterator
@@ -54,9 +54,9 @@ KIND, POSITION, SIZE, WHY = range(4)  # the columns of a row
 
 _BLOCK_ROWS = 4096
 _HEADER_BYTES = MAGIC_AT + 1  # of every format
-# No real offset comes near; with the bound, offset arithmetic cannot overflow.
+# No real offset comes near this bound, below which offset arithmetic cannot overflow.
 _MAX_OFFSET = 1 << 62
-# Bytes summed without those of good batches, per byte of the segment: false starts cannot make the scan quadratic.
+# Bytes to checksum in addition to good batches, per byte of the segment: keeps false starts from quadratic work.
 _RESYNC_EFFORT = 8
 
 
@@ -154,9 +154,9 @@ def _is_in_order(data, size_bytes, at, size, floor, budget):
     if third_size == 0:
         return base_offset == floor or second_base < floor or second_base == base_offset, budget
     third_base = be64(data, third)
-    if base_offset == floor or second_base <= floor:  # nothing is missing before it, or it fits nowhere else
+    if base_offset == floor or second_base <= floor:  # nothing is missing before the first, or it fits nowhere else
         return end <= third_base, budget
-    # It is right if the second fits between it and the third, and the second is not in the right place already.
+    # The first is right if the second fits between it and the third, and the second is not in its right place already.
     return end < third_base and _next_offset(data, second) != third_base, budget
 
 
@@ -176,7 +176,7 @@ def _fits_in(data, size_bytes, at, size, floor, budget):
 
 @compiled
 def _tail_kind(data, size_bytes, at, floor):
-    """The type of the last bytes, with no good batch after them: TORN or DAMAGE."""
+    """The kind of the last bytes, which no good batch follows: TORN or DAMAGE."""
     if at + _HEADER_BYTES > size_bytes:
         return TORN
     body = be32(data, at + SIZE_AT)
@@ -195,7 +195,7 @@ def _tail_kind(data, size_bytes, at, floor):
 
 @compiled
 def _step(data, size_bytes, at, floor, budget):
-    """Judge the bytes at `at`: (kind, size, why, floor, budget)."""
+    """Classify the bytes at `at`: (kind, size, why, floor, budget)."""
     size = _whole_size(data, size_bytes, at)
     if size > 0 and _is_crc_good(data, at, size):
         in_order, budget = _is_in_order(data, size_bytes, at, size, floor, budget)
@@ -269,15 +269,16 @@ def frames(
 
 
 def beginning(data: U8Array, *, floor_offset: int = 0) -> FramePosition:
-    """The first byte of a segment."""
+    """The first byte of a segment, with the full budget."""
     return FramePosition(0, floor_offset, _RESYNC_EFFORT * len(data) + (1 << 20))
 
 
 def first_frame(data: U8Array, start: int, *, floor_offset: int = 0) -> FramePosition:
     """Where the first batch (or damage) begins at or after `start`.
 
-    The same for every reader of the segment, so that readers of adjacent slices neither miss nor share a batch. All
-    bytes before it are checksummed: a damaged header may point into a record's value, which can contain anything.
+    The result is the same for every reader of the segment, so that readers of adjacent slices neither miss nor share a
+    batch. All batches before it are checksummed: a damaged header may point into a record's value, which can contain
+    anything.
     """
     place = beginning(data, floor_offset=floor_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget

@@ -1,7 +1,7 @@
 """Reads the batch headers of whole segments into columns.
 
-`framing` finds where batches begin and end; this reads the headers in place, without an object for each. `batch` reads
-a single header as a `Batch`. Fields follow Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1).
+`framing` finds where batches begin and end; this module reads the headers in place, without an object for each. `batch`
+reads a single header as a `Batch`. Fields follow Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1).
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Reads and writes message formats v0 and v1, in which brokers before 0.11 wrote the topic.
 
-An entry is a single message or a compressed wrapper whose value is a message set. Follows Kafka's LegacyRecord
-and AbstractLegacyRecordBatch (KIP-31 relative offsets, KIP-32 timestamps): inner offsets of v0 are absolute, those of
-v1 count from the wrapper's offset, which is that of the last inner message.
+An entry is a single message or a compressed wrapper whose value is a message set. Follows Kafka's LegacyRecord and
+AbstractLegacyRecordBatch (KIP-31 relative offsets, KIP-32 timestamps): inner offsets of v0 are absolute. Those of v1
+are relative, and the wrapper's offset is the absolute offset of the last inner message.
 """
 
 import struct
@@ -96,13 +96,13 @@ def _inner_messages(inner: memoryview) -> Iterator[memoryview]:
 
 
 def _inner_base_offset(batch: Batch, inner: memoryview) -> int:
-    """The base to add to the inner offsets of a wrapper."""
+    """The number to add to the inner offsets of a wrapper, which makes them log_offsets."""
     last_inner: int | None = None
     try:
         for message in _inner_messages(inner):
             (last_inner,) = struct.unpack_from(">q", message)
     except LogError:
-        pass  # reported when the messages are read; the last offset before it is used
+        pass  # reported when the messages are read; the last offset before the bad message is used
     if last_inner is None:
         raise LogError("malformed_record", "a compressed wrapper with no message inside")
     if batch.magic == 0 or batch.base_offset == 0:  # as a producer sent it, never renumbered by a broker
@@ -143,7 +143,7 @@ def _read_inner(batch: Batch, inner: memoryview, *, base_offset: int) -> Iterato
 
 def _inner_timestamp_ms(batch: Batch, message: memoryview) -> int:
     if batch.magic == 0 or batch.is_log_append_time:
-        return batch.max_timestamp_ms  # LogAppendTime: the wrapper's overrides
+        return batch.max_timestamp_ms  # LogAppendTime: the wrapper's timestamp overrides the message's
     (timestamp_ms,) = struct.unpack_from(">q", message, _ENTRY.size)
     return int(timestamp_ms)
 
@@ -158,7 +158,8 @@ def encode_message(
     codec: int = codecs.NONE,
     log_append_time: bool = False,
 ) -> bytes:
-    """One entry of a message set; a wrapper when `codec` is not NONE and `value` already a deflated message set."""
+    """One entry of a message set; with a `codec` it is a wrapper, and `value` is a message set that is already
+    compressed."""
     body = struct.pack(">bb", magic, codec | (TIMESTAMP_TYPE_BIT if log_append_time else 0))
     body += struct.pack(">q", timestamp_ms) if magic == 1 else b""
     for field in (key, value):

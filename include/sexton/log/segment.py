@@ -1,8 +1,7 @@
 """Segments on a broker's disk or in a backup, and their division into fold tasks.
 
-Names, sizes and raw bytes: nothing is decoded here. Names follow Kafka's LogFileUtils: files with a
-transient suffix (.deleted, .cleaned, .swap) and folders on their way out or in (-delete, -future, -stray) do not belong
-to the log.
+Names, sizes and raw bytes: nothing is decoded here. Names follow Kafka's LogFileUtils: files with a transient suffix
+(.deleted, .cleaned, .swap) and folders that Kafka deletes or moves (-delete, -future, -stray) do not belong to the log.
 """
 
 import itertools
@@ -24,11 +23,11 @@ from sexton.log.framing import KIND, SIZE, TORN, frames
 from sexton.topics import OFFSETS_TOPIC
 
 WHOLE_LOG = 1 << 62
-"""Bytes of a task that contains any log partition as a whole."""
+"""A `target_bytes` that makes every log partition a single task."""
 _LOG_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(\d{{1,9}})")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log")
 _MAX_LOG_OFFSET = 1 << 62
-"""Above any real log_offset (framing); beyond 1 << 63 Kafka itself cannot read a file's name."""
+"""Above any real log_offset (framing); from 1 << 63 on, Kafka itself cannot parse the file name."""
 _READ_BYTES = 8 * 1024 * 1024
 _MAX_FOLDERS, _DUMP_HEAD_BYTES = 10_000, 4096
 """Limits of the search for the folder that the user probably meant."""
@@ -88,9 +87,10 @@ class FoldTask:
 def list_segments(
     fs: pafs.FileSystem, roots: str | Sequence[str], topic: str = OFFSETS_TOPIC
 ) -> dict[int, list[Segment]]:
-    """The segments of every log partition in the log directories of one broker, each list by base offset.
+    """The segments of every log partition in the log directories of one broker, each list in order of base offset.
 
-    Raises UsageError when a folder does not exist, when none has a segment, and when two hold the same log partition.
+    Raises UsageError when a folder does not exist, when no folder has a segment, and when two folders have the same log
+    partition.
     """
     roots = (roots,) if isinstance(roots, str) else roots
     found: dict[int, list[Segment]] = {}
@@ -196,7 +196,7 @@ def plan_fold_tasks(
     `first_index`.
 
     Large segments are split evenly, small adjacent ones are joined. An empty log is one task without bytes, so that it
-    still has a fold. `segments` are those of one log partition, by base offset.
+    still has a fold. `segments` are in order of base offset.
     """
     if target_bytes < 1:
         raise ValueError(f"target_bytes must be positive, got {target_bytes}")
@@ -271,8 +271,9 @@ def _property(fs: pafs.FileSystem, path: str, *, name: str, separator: str) -> s
 def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: bool = False) -> npt.NDArray[np.uint8]:
     """The first `size_bytes` of a file; UsageError when the file is shorter.
 
-    A local file of an archive is memory-mapped, because it never changes. Any other file is read, because its broker
-    may truncate or delete it meanwhile, and reading a map beyond the end of its file ends the process (SIGBUS).
+    A local file of an archive is memory-mapped, because it never changes. Any other file is read into memory, because
+    its broker may truncate or delete it in the meantime, and reading a memory map beyond the end of the file kills the
+    process (SIGBUS).
     """
     if size_bytes == 0:
         return np.zeros(0, np.uint8)
@@ -295,8 +296,8 @@ def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: 
 
 
 def zero_tail(fs: pafs.FileSystem, segment: Segment) -> int:
-    """Number of zeros after the last batch of a segment; 0 without a batch, if other bytes follow, and if they are too
-    few for a broker to notice."""
+    """Number of zero bytes after the last batch of a segment; 0 if it has no batch, if other bytes follow the batch, or
+    if the zeros are too few for a broker to notice."""
     if segment.size_bytes < BATCH_HEAD_BYTES:
         return 0
     with fs.open_input_file(segment.path) as file:

@@ -23,7 +23,7 @@ class GroupMetadataMember:
     group_instance_id: str | None = wire_field(Text(nullable=True), since=3, default=None)  # KIP-345, Kafka 2.3
     client_id: str = wire_field(Text())
     client_host: str = wire_field(Text())
-    # KIP-62, Kafka 0.10.1; where it is absent the coordinator takes the session timeout
+    # KIP-62, Kafka 0.10.1; before that, the coordinator uses the session timeout
     rebalance_timeout_ms: int = wire_field(INT32, since=1, default=-1, renamed_from="rebalanceTimeout")
     session_timeout_ms: int = wire_field(INT32, renamed_from="sessionTimeout")
     subscription: bytes = wire_field(Blob())

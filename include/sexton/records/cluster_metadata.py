@@ -1,6 +1,6 @@
 """The records of `__cluster_metadata` that describe a cluster: topics, settings, features, brokers.
 
-A value is a frame version, a type and a version as unsigned varints, and the message (MetadataRecordSerde,
+A value is a frame version, a type and a version as unsigned varints, then the message (MetadataRecordSerde,
 metadata/src/main/resources/common/metadata). All messages are flexible. Other types are UNREAD: they concern no topic,
 setting, feature or broker's release.
 """
@@ -37,7 +37,7 @@ class SupportedFeature:
 
 @record
 class RegisterBroker:
-    """A broker that has started; a later one with its id replaces it."""
+    """A broker that has started; a later registration with the same id replaces it."""
 
     broker_id: int = wire_field(INT32)
     is_migrating_zk_broker: int = wire_field(INT8, since=2, default=0)
@@ -92,7 +92,7 @@ class Partition:
 
 @record
 class Config:
-    """A setting of a topic, a broker or (with an empty name) all brokers; None removes it."""
+    """A setting of a topic, a broker or (with an empty name) all brokers; a `value` of None removes it."""
 
     resource_type: int = wire_field(INT8)
     resource_name: str = wire_field(Text())
@@ -109,7 +109,7 @@ class RemoveTopic:
 
 @record
 class FeatureLevel:
-    """The level of a feature; 0 removes it."""
+    """The level of a feature; level 0 removes the feature."""
 
     name: str = wire_field(Text())
     feature_level: int = wire_field(INT16)
@@ -117,19 +117,19 @@ class FeatureLevel:
 
 @record
 class BeginTransaction:
-    """The following records count once EndTransaction comes."""
+    """The following records are applied at EndTransaction."""
 
     name: str | None = wire_field(Text(nullable=True), tag=0, default=None)
 
 
 @record
 class EndTransaction:
-    """The records since BeginTransaction count."""
+    """The records since BeginTransaction are applied."""
 
 
 @record
 class AbortTransaction:
-    """The records since BeginTransaction do not count."""
+    """The records since BeginTransaction are dropped."""
 
     reason: str | None = wire_field(Text(nullable=True), tag=0, default=None)
 

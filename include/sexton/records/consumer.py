@@ -1,11 +1,11 @@
 """Types 3 to 8 and 16: a consumer group of KIP-848, one record for each part of its state.
 
-Follows ConsumerGroup*{Key,Value}.json. All values have version 0 alone and grow by tagged fields. Keys and values that
-share groups and streams groups share with consumer groups are here, too.
+Follows ConsumerGroup*{Key,Value}.json. Values have only version 0; later releases add tagged fields. Keys and values
+that consumer groups have in common with share groups or streams groups are here, too.
 
-Where Kafka's JSON says `"default": null` of a tagged field, without quotes, its generator takes an empty list or struct
-for the default, and brokers do write null: their type 5 ends in 01 00 01 00, a tag with null. This module does the
-same.
+For a tagged field with `"default": null` (null without quotes) in Kafka's JSON, Kafka's generator makes an empty list
+or struct the default. So brokers write null explicitly: their type 5 ends in 01 00 01 00, a tag with null. This module
+does the same.
 """
 
 from uuid import UUID
@@ -100,7 +100,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None = wire_field(Text(nullable=True))
     rebalance_timeout_ms: int = wire_field(INT32)
     server_assignor: str | None = wire_field(Text(nullable=True))
-    # of a member that speaks the classic protocol within a consumer group; null for any other
+    # of a member that speaks the classic protocol within a consumer group; null for other members
     classic_member_metadata: ClassicMemberMetadata | None = wire_field(
         Struct(ClassicMemberMetadata, nullable=True),
         tag=0,
@@ -132,7 +132,7 @@ class TargetAssignmentMemberValue:
 
 
 EPOCHS = Array(INT32, nullable=True)
-"""As many as partitions or tasks: the epoch at which each was assigned; fences zombie commits."""
+"""For each partition or task, the epoch at which it was assigned, which fences zombie commits."""
 
 
 @record
@@ -180,7 +180,7 @@ GROUP_KEY, MEMBER_KEY = Schema(GroupKey), Schema(MemberKey)
 
 
 def growing_type(number: int, name: str, key: Schema, value: type[object], read_by: Releases | None) -> RecordType:
-    """A record type of Kafka 4 whose value has version 0 alone and grows by tagged fields."""
+    """A record type of Kafka 4 whose value has only version 0; later releases add tagged fields."""
     return RecordType(number, name, key, Schema(value, flexible_since=0), read_by)
 
 

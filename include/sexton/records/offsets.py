@@ -1,4 +1,4 @@
-"""Types 0 and 1: a committed offset. A tombstone of either removes it.
+"""Types 0 and 1: a committed offset. A tombstone of either type removes it.
 
 Follows LegacyOffsetCommit{Key,Value}.json and OffsetCommit{Key,Value}.json of Kafka's group-coordinator module.
 """
@@ -37,8 +37,8 @@ _KEY = Schema(OffsetCommitKey)
 _VALUE = Schema(OffsetCommitValue, flexible_since=4)
 
 LEGACY_OFFSET_COMMIT = RecordType(0, "LegacyOffsetCommit", _KEY, _VALUE, Releases((0, 8)))
-"""Written by 0.8.2 alone; version 0 of the value is the whole of LegacyOffsetCommitValue. Up to 4.0 coordinators read
-its values as those of type 1, in any version of those."""
+"""Only 0.8.2 writes it, with version 0 of the value, the only one of LegacyOffsetCommitValue. Coordinators up to 4.0
+read its values as values of type 1, in any version of that type."""
 
 OFFSET_COMMIT = RecordType(1, "OffsetCommit", _KEY, _VALUE, Releases((0, 9)), range(5))
 """Written today: v1 with an explicit retention, else v3 (2.1 to 4.0) or v4 (4.1 on)."""

@@ -22,8 +22,8 @@ class RecordType:
     """One record type.
 
     `name` is Kafka's, `versions` are the accepted versions of the value. `read_by` are the releases whose default
-    coordinators decode it, None where no release does; for any other release it is an unknown record type, which is
-    skipped (4.0 on) or ends the load (before).
+    coordinators decode it, None where no release does; for other releases it is an unknown record type, which
+    coordinators skip (from 4.0 on) or fail to load (before).
     """
 
     number: int

@@ -56,7 +56,7 @@ def decode_key(key: bytes, *, release: Release | None = None) -> tuple[int, Key]
     """Decode a record's key to its type and its fields.
 
     With a `release`, such as (4, 3) or (4, 0, 1), a type that this release's coordinator does not read is unknown,
-    whatever follows. Raises UnknownRecordType, or MalformedRecord with reason short_key or malformed_key.
+    whatever bytes follow. Raises UnknownRecordType, or MalformedRecord with reason short_key or malformed_key.
     """
     try:
         number, pos = wire.read_i16(key, 0)
@@ -76,10 +76,10 @@ def decode_key(key: bytes, *, release: Release | None = None) -> tuple[int, Key]
 def decode_value(record_type: int, value: bytes, *, release: Release | None = None) -> tuple[int, Value]:
     """Decode the value of a record of `record_type` to its version and its fields.
 
-    With a `release` in the layout that its coordinator knows, else in the newest: a later field has its absent value,
-    and its bytes are an unknown tag or not part of the message. Coordinators up to 4.0 accept the values of type 1
-    under type 0: decode such a value as type 1 to follow them. Raises UnknownRecordType, or MalformedRecord with reason
-    malformed_value, unknown_value_version or too_many_items.
+    With a `release`, the value is read in the layout of that release's coordinator, else in the newest layout. A field
+    that was added later has its absent value, and its bytes are an unknown tag or not part of the message. Coordinators
+    up to 4.0 read values of type 0 as values of type 1: to do the same, decode such a value as type 1. Raises
+    UnknownRecordType, or MalformedRecord with reason malformed_value, unknown_value_version or too_many_items.
     """
     declared = _record_type(record_type)
     try:
@@ -108,8 +108,8 @@ def encode_key(record_type: int, key: Key) -> bytes:
 def encode_value(record_type: int, version: int, value: Value, *, release: Release | None = None) -> bytes:
     """Encode the value of a record at `version`.
 
-    With a `release` without the fields that came later. Raises UnknownRecordType, or ValueError for an unknown version,
-    the value of another type, or one that does not fit.
+    With a `release`, fields that were added later are left out. Raises UnknownRecordType, or ValueError for an unknown
+    version, the value of another type, or a field that does not fit.
     """
     declared = _record_type(record_type)
     if version not in declared.versions:
@@ -118,11 +118,12 @@ def encode_value(record_type: int, version: int, value: Value, *, release: Relea
 
 
 def decode_subscription(data: bytes) -> list[str] | None:
-    """Decode the topics of a classic consumer member's `subscription`, in its order, whatever version it claims.
+    """Decode the topics of a classic consumer member's `subscription`, in the order of the subscription, whatever
+    version it claims.
 
-    None where the bytes end inside a number (the version, a length, a count): the coordinator then takes the
-    subscription as not known. Raises MalformedRecord (malformed_subscription) for anything else, on which the
-    coordinator's load fails; from 4.2.2, 4.3.2 and 4.4.0 on it takes this, too, as not known (KAFKA-20570).
+    None where the bytes end inside a number (the version, a length, a count): the coordinator then treats the
+    subscription as unknown. Raises MalformedRecord (malformed_subscription) for other bad bytes, on which the
+    coordinator's load fails; from 4.2.2, 4.3.2 and 4.4.0 on, it treats these as unknown, too (KAFKA-20570).
     """
     try:
         return read_subscription(wire.measured(data))

@@ -7,8 +7,8 @@ release's coordinator does: the tag of a later field is unknown to it.
 
 Follows Kafka's MessageDataGenerator: unknown tags are skipped by their size; the size of a known tag is ignored, as in
 Kafka; of a repeated tag the last one counts; bytes after the message are ignored. Encoding leaves out a tagged field
-that equals its default, and drops a field that the version cannot hold, as Kafka does with fields marked ignorable,
-which includes all such fields here.
+that equals its default, and drops a field that the version does not have, as Kafka does with fields marked ignorable:
+all such fields here are.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ ID = Fixed("uuid", wire.read_uuid, wire.write_uuid)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string; None where it is null, if it may be."""
+    """A string; None for null, which only a nullable one may be."""
 
     nullable: bool = False
 
@@ -90,9 +90,9 @@ Kind = Fixed | Text | Blob | Array | Struct
 class Field:
     """One field of a layout: our `name`, its wire format, and the versions that have it.
 
-    `since` is the first version that has it, `only` the single one. With a `tag` it is a tagged field (KIP-482).
-    `new_in` is the first Kafka release, (major, minor), with a field that was added without a new version. `absent` is
-    its value where it is not on the wire.
+    `since` is the first version that has it, `only` the one version that has it. With a `tag` it is a tagged field
+    (KIP-482). `new_in` is the first Kafka release, (major, minor), with a field that was added without a new version.
+    `absent` is its value where it is not on the wire.
     """
 
     name: str
@@ -183,7 +183,7 @@ class Schema:
         return _schema_reader(self, version, release)
 
     def writer(self, version: int, release: Release | None = None) -> Writer:
-        """The writer of `version`: it appends after the version number; ValueError for a misfit."""
+        """The writer of `version`: it appends after the version number; ValueError for a value that does not fit."""
         return _schema_writer(self, version, release)
 
     def is_flexible(self, version: int) -> bool:

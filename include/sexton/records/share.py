@@ -1,7 +1,7 @@
-"""Types 9 to 15: a share group of KIP-932. All values have version 0 alone.
+"""Types 9 to 15: a share group of KIP-932. Values have only version 0.
 
-Follows ShareGroup*{Key,Value}.json. What the early access of 4.0 wrote as types 11 and 15 lacks a field that is not
-tagged, under the same version number: it is malformed to every coordinator from 4.1 on.
+Follows ShareGroup*{Key,Value}.json. Values of types 11 and 15 from the early access in 4.0 lack a field that is not
+tagged, although their version is the same: coordinators from 4.1 on cannot read them.
 """
 
 from uuid import UUID
@@ -83,7 +83,7 @@ ShareGroupValue = (
     | ShareGroupStatePartitionMetadataValue
 )
 SHARE_GROUP_TYPES = (
-    # the early access of 4.0 alone; an unknown type from 4.1 on
+    # written only in the early access of 4.0; an unknown type from 4.1 on
     growing_type(9, "ShareGroupPartitionMetadata", GROUP_KEY, PartitionMetadataValue, Releases((4, 0), (4, 0))),
     growing_type(10, "ShareGroupMemberMetadata", MEMBER_KEY, ShareGroupMemberMetadataValue, SINCE_4_0),
     growing_type(11, "ShareGroupMetadata", GROUP_KEY, ShareGroupMetadataValue, SINCE_4_0),
@@ -92,6 +92,6 @@ SHARE_GROUP_TYPES = (
     growing_type(
         14, "ShareGroupCurrentMemberAssignment", MEMBER_KEY, ShareGroupCurrentMemberAssignmentValue, SINCE_4_0
     ),
-    # a 4.0 coordinator decodes it, and then fails for it knows no more of this type
+    # a 4.0 coordinator decodes it and then fails, because it cannot replay this type
     growing_type(15, "ShareGroupStatePartitionMetadata", GROUP_KEY, ShareGroupStatePartitionMetadataValue, SINCE_4_0),
 )

@@ -1,4 +1,4 @@
-"""Types 17 to 23: a Kafka Streams group of KIP-1071. All values have version 0 alone and grow by tagged fields.
+"""Types 17 to 23: a Kafka Streams group of KIP-1071. Values have only version 0; later releases add tagged fields.
 
 Follows StreamsGroup*{Key,Value}.json; type 18 as it was before 4.1 was released.
 """
@@ -35,7 +35,7 @@ class StreamsGroupMetadataValue:
     last_assignment_configs: tuple[KeyValue, ...] | None = wire_field(
         Array(Struct(KeyValue), nullable=True), tag=1, new_in=(4, 2), default=()
     )
-    # -2 after an interrupted operation: not certain
+    # -2 if it is uncertain, after an interrupted operation
     stored_description_topology_epoch: int = wire_field(INT32, tag=2, new_in=(4, 4), default=-1)
     failed_description_topology_epoch: int = wire_field(INT32, tag=3, new_in=(4, 4), default=-1)
 
@@ -119,7 +119,7 @@ class InternalTopic:
 
 @record
 class CopartitionGroup:
-    """Topics of a subtopology that must have the same number of partitions; indices into its lists of topics."""
+    """Topics of a subtopology that must have the same number of partitions; indices into the subtopology's lists."""
 
     source_topics: tuple[int, ...] = wire_field(Array(INT16))
     source_topic_regex: tuple[int, ...] = wire_field(Array(INT16))
@@ -156,7 +156,7 @@ StreamsGroupValue = (
 )
 STREAMS_GROUP_TYPES = (
     growing_type(17, "StreamsGroupMetadata", GROUP_KEY, StreamsGroupMetadataValue, SINCE_4_1),
-    # development builds before 4.1 alone; an unknown type to every release
+    # written only by development builds before 4.1; an unknown type for every release
     growing_type(18, "StreamsGroupPartitionMetadata", GROUP_KEY, PartitionMetadataValue, None),
     growing_type(19, "StreamsGroupMemberMetadata", MEMBER_KEY, StreamsGroupMemberMetadataValue, SINCE_4_1),
     growing_type(20, "StreamsGroupTargetAssignmentMetadata", GROUP_KEY, TargetAssignmentMetadataValue, SINCE_4_1),

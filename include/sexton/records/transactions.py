@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`: a transactional id, and the state of its transaction. A null value removes it.
+"""The records of `__transaction_state`: a transactional id, and the state of its transaction. A tombstone removes both.
 
 Follows TransactionLogKey.json and TransactionLogValue.json of Kafka's transaction-coordinator module.
 transactions/states.py has a coordinator's handling of unreadable records.
@@ -30,7 +30,7 @@ class TransactionPartitions:
 class TransactionLogValue:
     """The state as on the wire: unknown fields are -1; `partitions` is None where the state is Empty.
 
-    Version 1 is written under transaction.version 1 and 2; version 0 has none of the tagged fields.
+    Version 1 is written with transaction.version 1 and 2; version 0 has none of the tagged fields.
     """
 
     producer_id: int = wire_field(INT64)

@@ -1,8 +1,8 @@
 """UTF-8 as Java reads it: `new String(bytes, UTF_8)`, which Kafka calls for every string of a record.
 
-Broken bytes become U+FFFD, one for each longest piece that could have begun a character. Python replaces the same
-pieces with one exception: a surrogate encoded in three bytes (CESU-8, as old JVM tools write it) is three errors to
-Python and one to Java.
+Malformed bytes become U+FFFD, one for each longest sequence that could begin a character. Python does the same with one
+exception: a surrogate encoded in three bytes (CESU-8, as old JVM tools write it) is three errors in Python and one in
+Java.
 """
 
 import codecs

@@ -1,4 +1,4 @@
-"""Kafka's text of a topic id: base64url without padding, where the zero UUID means "none"."""
+"""Kafka's text form of a topic id: base64url without padding, where the zero UUID means "none"."""
 
 import base64
 import re
@@ -15,7 +15,7 @@ def kafka_uuid(value: UUID) -> str | None:
 
 
 def parse_kafka_uuid(text: str) -> UUID:
-    """Read Kafka's text of a UUID; raises ValueError for anything but 22 characters of base64url."""
+    """Read Kafka's text form of a UUID; raises ValueError for anything but 22 characters of base64url."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{22}", text):
         raise ValueError(f"{text!r} is not a Kafka id: 22 characters of base64url expected")
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -2,7 +2,7 @@
 
 Follows ByteBufferAccessor, ByteUtils and the readers that Kafka's MessageDataGenerator generates (KIP-482 for the
 compact ones), down to which lengths they refuse and how a varint wraps. A length is compared with the remaining bytes
-before anything is allocated for it. schema.py combines these encodings to records.
+before anything is allocated for it. schema.py combines these encodings into records.
 """
 
 import struct
@@ -20,8 +20,8 @@ MAX_STRING_BYTES = 0x7FFF
 
 
 MAX_ITEMS = 1_000_000
-"""Limit of decoded array items per record, all its arrays together: a compressed batch of a few kilobytes may contain
-tens of millions of items of one to three bytes, and each becomes an object of a hundred bytes or more."""
+"""Limit of decoded array items per record, in all its arrays together: a compressed batch of a few kilobytes may
+contain tens of millions of items of one to three bytes, and each becomes an object of a hundred bytes or more."""
 
 
 class Measured(bytes):
@@ -31,12 +31,12 @@ class Measured(bytes):
 
 
 def measured(buf: bytes) -> bytes:
-    """`buf` for readers: its items are counted if they could be too many. No item is shorter than a byte."""
+    """`buf`, as Measured if it could contain more than MAX_ITEMS items: each has at least one byte."""
     return Measured(buf) if len(buf) > MAX_ITEMS else buf
 
 
 class TooManyItems(Exception):
-    """A record with more than MAX_ITEMS items, which a coordinator reads if its heap has room."""
+    """A record with more than MAX_ITEMS items, which a coordinator would read if its heap is large enough."""
 
 
 class Unreadable(Exception):
@@ -47,7 +47,7 @@ class Unreadable(Exception):
 
 
 class Underflow(Unreadable):
-    """The bytes end inside a value of fixed size: Java's BufferUnderflowException, which some callers forgive."""
+    """The bytes end inside a value of fixed size: Java's BufferUnderflowException, which some callers handle."""
 
 
 def fixed_reader(layout: str, what: str) -> Reader:
@@ -132,7 +132,7 @@ def write_uuid(value: UUID, out: bytearray) -> None:
 
 
 def string_reader(wire_name: str, *, compact: bool, nullable: bool) -> Reader:
-    """Make the reader of a string; `wire_name` is Kafka's name of the field, for its error texts."""
+    """Make the reader of a string; `wire_name` is Kafka's name of the field, for error texts."""
     read_length = read_compact_length if compact else read_i16
 
     def read_string(buf: bytes, pos: int) -> tuple[str | None, int]:
@@ -205,7 +205,7 @@ def sized_writer(*, compact: bool, nullable: bool, write_classic_length: Writer)
 
 
 def string_writer(*, compact: bool, nullable: bool) -> Writer:
-    """Make the writer of a string; it raises ValueError for one longer than Kafka can read back."""
+    """Make the writer of a string; it raises ValueError for a string longer than Kafka can read."""
     write_size = sized_writer(compact=compact, nullable=nullable, write_classic_length=write_i16)
 
     def write_string(value: str | None, out: bytearray) -> None:

@@ -1,10 +1,10 @@
-"""The decorators of all compiled code: `log` and `kernels`, compiled into each other, and modules elsewhere.
+"""The decorators of compiled functions: in `log` and `kernels`, compiled into each other, and in other modules.
 
 Compiled code is stored in two places: in numba's cache of this machine (NUMBA_CACHE_DIR), and in SHIPPED, which the
-build of a wheel fills (`ship_kernels`). Either is valid only for the sources, the versions of numba and Python, and the
-processor for which it was compiled. A wheel has to serve other machines than the one that built it, so all code is
-compiled for a processor that is older than any server in use (`_PORTABLE`), whatever NUMBA_CPU_NAME says: nothing in
-the kernels gains from a newer one but the CRC, whose instruction it has.
+build of a wheel fills (`ship_kernels`). Stored code is valid only for the sources, the versions of numba and Python,
+and the processor for which it was compiled. A wheel must run on machines other than the one that built it, so all code
+is compiled for a processor that is older than any server in use (`_PORTABLE`), whatever NUMBA_CPU_NAME says. Only the
+CRC would gain from a newer processor, and _PORTABLE has its instruction.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from numba.core.runtime import rtsys
 
 _PACKAGE = Path(__file__).parents[1]
 SHARED = ("jit", "log", "kernels")
-"""Packages that compiled functions may take functions and constants from, in addition to their own module."""
+"""Packages whose functions and constants compiled functions may use, in addition to those of their own module."""
 _SOURCES = [path for folder in SHARED for path in sorted((_PACKAGE / folder).rglob("*.py"))]
 _SHARED_SOURCES = frozenset(_SOURCES)
 _STAMP = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
@@ -57,7 +57,8 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """`compiled` and inlined, for functions that run for every record: a call would pass each pointer of a state."""
+    """`compiled` and inlined, for functions that run for every record: a call would have to pass every pointer of a
+    state."""
     return _cached(function, njit(nogil=True, forceinline=True)(function))
 
 
@@ -87,8 +88,8 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
 class _Cache(FunctionCache):  # type: ignore[misc]  # as above
     """A function's cache, which loads compiled code without the setup for a compilation.
 
-    Before it loads, numba's own cache fills the registries of all types that it can compile, which takes longer than a
-    small log takes in the kernels. A compilation fills them itself.
+    Before it loads code, numba's own cache fills the registries of all types that numba can compile. That takes longer
+    than the kernels need for a small log, and a compilation fills them anyway.
     """
 
     _cache_file: Any

@@ -2,13 +2,13 @@
 
 Numba counts references to every array that a function touches, which costs more than the work on one record. So entry
 functions take arrays and turn them into pointers (`pointer`, `rows`), and all other functions pass pointers: `t[i, j]`
-and `data[i]` are single loads and stores. Nothing here checks bounds; callers do. Callers also keep the arrays alive:
-an array that a compiled function makes has to be touched after the last use of its pointer.
+and `data[i]` are single loads and stores. Nothing here checks bounds; callers do. Callers also keep the arrays alive: a
+compiled function that creates an array must refer to the array after the last use of its pointer.
 
 Machine words are only hashed and compared, never stored, so the byte order of the machine does not matter.
 """
 
-# What numba compiles has sized integers where the annotations say int and bool, and its decorators are untyped.
+# Compiled functions have sized integers where the annotations say int and bool; numba's decorators are untyped.
 # mypy: disable-error-code="no-any-return, return-value, assignment, untyped-decorator"
 
 import operator
@@ -104,12 +104,12 @@ class Rows(types.Type):  # type: ignore[misc]  # numba is untyped
 
 @register_model(Rows)
 class _RowsModel(models.PointerModel):  # type: ignore[misc]
-    """In memory a pointer, as `types.CPointer`."""
+    """A pointer in memory, like `types.CPointer`."""
 
 
 @intrinsic(prefer_literal=True)
 def rows(_typing: Any, array: Any, width: Any) -> Any:
-    """Pointer to a contiguous int64 array of rows of `width` columns, a constant."""
+    """Pointer to a contiguous int64 array with rows of `width` columns; `width` must be a constant."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -138,7 +138,7 @@ def _set_cell(_typing: Any, table: Any, _row: Any, _column: Any, _value: Any) ->
     return types.void(table, types.intp, types.intp, types.int64), codegen
 
 
-# Numba compares the parameters of an overload with those of what it returns, annotations included: so none here.
+# Numba compares an overload's parameters, annotations included, with those of the lambda: so no annotations here.
 @overload(operator.getitem)
 def _getitem(table, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
     if isinstance(table, Rows):
@@ -173,7 +173,7 @@ def prefetch(_typing: Any, data: Any, _pos: Any) -> Any:
 
 @intrinsic
 def copy_bytes(_typing: Any, target: Any, _to: Any, source: Any, _at: Any, _size: Any) -> Any:
-    """Copy `size` bytes from `source` at `at` to `target` at `to`; they must not overlap."""
+    """Copy `size` bytes from `source` at `at` to `target` at `to`; the two spans must not overlap."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         cgutils.raw_memcpy(
@@ -199,7 +199,7 @@ def folded(_typing: Any, _left: Any, _right: Any) -> Any:
 
 @inlined
 def hash_bytes(first_key: int, second_key: int, data: Any, start: int, size: int) -> int:
-    """Hash `size` bytes by two words of eight at a time; the last two words may overlap earlier ones.
+    """Hash `size` bytes, two 8-byte words at a time; the last two words may overlap earlier ones.
 
     With secret keys nobody can choose bytes that collide: a difference is multiplied by an unknown number.
     """

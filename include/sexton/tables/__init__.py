@@ -40,13 +40,13 @@ TABLES: dict[str, Table] = {
     )
 }
 SNAPSHOT_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "snapshot")
-"""What every run writes, in its run folder and in the lake."""
+"""Tables that every run writes, in its run folder and in the lake."""
 
 ROWS_OF_RUNS: tuple[Table, ...] = (*SNAPSHOT_TABLES, TIME_LAG)
-"""Tables whose rows describe a published run and go with it."""
+"""Tables whose rows describe a published run and are deleted with it."""
 
 INTERVAL_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "interval")
-"""Tables of what changed since an earlier instant, which a run writes as well."""
+"""Tables of changes since an earlier instant, which a run with an interval writes, too."""
 
 
 IN_MEMORY = frozenset(
@@ -56,11 +56,12 @@ IN_MEMORY = frozenset(
         *(OFFSET_VERDICTS, OPEN_TRANSACTIONS),
     )
 )
-"""Tables of what coordinators have in memory: rows of a log partition whose load fails are only what was decoded."""
+"""Tables of state that coordinators have in memory. For a log partition whose load fails, the rows show only what
+Sexton decoded."""
 
 
 def interval_tables(origins: Iterable[Origin]) -> tuple[Table, ...]:
-    """Return those that a run with an interval writes, whose evidence has `origins`."""
+    """The INTERVAL_TABLES that a run with evidence from `origins` writes."""
     return tuple(table for table in INTERVAL_TABLES if is_filled(table.known_from, origins))
 
 

@@ -19,10 +19,10 @@ from sexton.tables.columns import (
 from sexton.tables.table import Column, Table
 
 APPLY_OUTCOMES = ("done", "changed_since", "refused", "gone", "not_done", "raced")
-"""Outcomes of an item of a plan; raced: done, and a newer commit fell into the window before the call."""
+"""Outcomes of an item of a plan; raced: done, but it also replaced a commit that arrived after the preflight check."""
 
 RETRYABLE_OUTCOMES = ("refused", "not_done")
-"""Outcomes of items that may be tried again."""
+"""Outcomes after which an item may be tried again."""
 
 _VALUE = pa.struct(
     {

@@ -13,19 +13,19 @@ class ChangeKind(StrEnum):
     SET = "set"
     """A commit gave the offset another value."""
     EXPIRED = "expired"
-    """The broker's sweep removed it."""
+    """The broker's sweep removed the offset."""
     DELETED = "deleted"
-    """OffsetDelete removed it, or a producer that bypassed the coordinator."""
+    """OffsetDelete removed the offset, or a producer that bypassed the coordinator did."""
     GROUP_DELETED = "group_deleted"
-    """DeleteGroups removed its group."""
+    """DeleteGroups removed the offset's group."""
     TOPIC_DELETED = "topic_deleted"
-    """Its topic was deleted."""
+    """The offset's topic was deleted."""
     RESTORED = "restored"
-    """A plan of Sexton committed it again."""
+    """A plan of Sexton committed the offset again."""
     AMBIGUOUS = "ambiguous"
-    """It disappeared, and the log fits more than one cause."""
+    """The offset disappeared, and more than one cause fits the log."""
 
 
 CAUSES = (ChangeKind.EXPIRED, ChangeKind.DELETED, ChangeKind.GROUP_DELETED, ChangeKind.TOPIC_DELETED)
-"""What can remove an offset, in the order in which candidates are listed."""
+"""Causes that can remove an offset, in the order in which candidates are listed."""
 DISAPPEARANCES = frozenset({*CAUSES, ChangeKind.AMBIGUOUS})

@@ -16,28 +16,27 @@ _SCALARS = {
 }
 PROPERTIES = {
     "format-version": "2",
-    # A run writes one partition, so there is nothing to distribute by: without this Iceberg would shuffle it all to
-    # one task.
+    # A run writes a single Iceberg partition: Iceberg's default would shuffle all of its rows to one task.
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
-    # A session may send its writes to a branch: what is checked before it is published (lake.branch).
+    # A Spark session may write to a branch, whose rows are checked before they are published (lake.branch).
     "write.wap.enabled": "true",
     "commit.retry.num-retries": "10",
-    # Spark's default, but not PyIceberg's: each run appends a manifest to `runs`.
+    # The default of Spark, but not of PyIceberg. Otherwise `runs` would gain a manifest with each run.
     "commit.manifest-merge.enabled": "true",
-    # Every commit writes all of the table's metadata; readers use the newest file, a hundred older ones are for an
-    # admin snapshot.
+    # Every commit writes a complete metadata file, and readers use the newest. A hundred older ones are kept for
+    # inspection.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
 _OF_RUNS = {
-    # A run's rows come by log partition and key. Small row groups let a reader of one group pass over all but a few;
-    # in one of the default size lie all groups of a cluster.
+    # A run's rows are sorted by log partition and key. With small row groups a reader of one group skips most of them;
+    # a row group of the default size has all groups of a cluster.
     "write.parquet.row-group-size-bytes": "1048576",
 }
 
 RENAMED = {"stray_groups": "misplaced_groups"}
-"""Columns whose name an older table has, and what they are called since: Iceberg keeps their rows."""
+"""Old name -> new name of columns that older tables still have: renamed in Iceberg, they keep their values."""
 
 
 def spark_type(kind: pa.DataType) -> str:
@@ -57,7 +56,8 @@ def spark_schema(table: Table) -> str:
 def create_table(table: Table, identifier: str) -> str:
     """CREATE TABLE IF NOT EXISTS for Iceberg, with the declaration as comments.
 
-    Every column is optional in Iceberg: what may not be NULL is a matter of the checks, which say which and how many.
+    Every column is optional in Iceberg: the checks find NULLs where none are allowed, and report the column and the
+    count.
     """
     columns = ",\n  ".join(_column(column) for column in table.all_columns)
     return (
@@ -73,17 +73,17 @@ def properties_of(table: Table) -> dict[str, str]:
 
 
 def set_properties(properties: Mapping[str, str], identifier: str) -> str:
-    """ALTER TABLE that gives an older table properties declared since."""
+    """ALTER TABLE that gives an existing table properties that were declared later."""
     return f"ALTER TABLE {identifier} SET TBLPROPERTIES ({_listed(properties)})"
 
 
 def add_columns(columns: list[Column], identifier: str) -> str:
-    """ALTER TABLE that gives an older table the columns declared since."""
+    """ALTER TABLE that gives an existing table columns that were declared later."""
     return f"ALTER TABLE {identifier} ADD COLUMNS ({', '.join(_column(column) for column in columns)})"
 
 
 def rename_column(old: str, new: str, identifier: str) -> str:
-    """ALTER TABLE that gives a column of an older table the name declared since."""
+    """ALTER TABLE that gives a column of an existing table its new name."""
     return f"ALTER TABLE {identifier} RENAME COLUMN `{old}` TO `{new}`"
 
 

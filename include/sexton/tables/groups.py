@@ -14,7 +14,7 @@ GROUPS = Table(
         GROUP_ID,
         string("group_type", "the type, as ListGroups names it", allowed=GROUP_TYPES),
         string("state", "the state that the broker reports after loading", allowed=GROUP_STATES),
-        # Members bring their protocol type with them, even an empty one: "" is only absence without them.
+        # "" means no protocol type (NULL) only without members: a member may have an empty protocol type.
         string("protocol_type", "consumer, share or streams for the new types; NULL for a simple group", nullable=True),
         string("protocol", "the selected assignor", nullable=True),
         int32("generation", "generation id; for the new types, the group epoch", nullable=True),

@@ -4,7 +4,7 @@ from sexton.tables.columns import LOG_PARTITION, boolean, count, float64, int32,
 from sexton.tables.table import Table
 
 FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
-"""What became of the values of record types 0 and 1: each has exactly one fate, so they add up to read_values."""
+"""Fates of the values of record types 0 and 1. Each value has exactly one fate, so the counts add up to read_values."""
 
 
 LOAD_PROFILE = Table(

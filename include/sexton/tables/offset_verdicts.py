@@ -13,15 +13,16 @@ BROKER_REASONS = (
     *("sweep_blocked", "load_would_fail"),
     *("between_snapshots", "overdue", "not_answered"),
 )
-"""The last three explain the verdict `unknown`, on a cluster that hides its log. between_snapshots: due at one end of
-its interval, but not at the other. overdue: due at both, but still committed, so something happened that no admin
-snapshot shows. not_answered: no broker answered for the group."""
+"""The last three explain the verdict `unknown`, on a cluster that hides its log. between_snapshots: as_of lies between
+the earliest and the latest time at which the offset is due. overdue: both times passed more than two sweeps ago, but
+the offset is still committed, so something happened that no admin snapshot shows. not_answered: no broker answered for
+the group."""
 
 CHANGES_BY = (
     *("time", "commit", "subscription", "group_empty", "subscription, group_empty", "transaction_end"),
     *("commit, subscription", "sweep_unblocked"),
 )
-"""Events that can change a verdict: one event, or either of two."""
+"""Events that can change a verdict; a comma means that either of two events can."""
 
 _VERDICTS = ("keep", "expire")
 

@@ -2,7 +2,7 @@
 
 A declaration is the only place where a table's grain, key, columns and rules are written down. What else a table needs
 is derived: Arrow here, Spark and Iceberg in ddl.py, the page docs/tables.md in scripts/docs.py, the checks in
-sexton.quality. Record formats and what fills a table are not here.
+sexton.quality. Not here: record formats, and the code that fills tables.
 """
 
 from collections.abc import Iterable
@@ -16,27 +16,27 @@ Severity = Literal["critical", "warning"]
 """Whether a broken rule stops publication, or is only reported."""
 
 Origin = Literal["log", "admin_snapshots"]
-"""What fills a column: the bytes of the log, or admin snapshots, which show states and so intervals (coverage
-`admin`)."""
+"""The evidence that fills a column: the log, or admin snapshots (coverage `admin`), which show states and so only
+bounds of when events happened."""
 
 Kind = Literal["snapshot", "interval", "append", "index"]
-"""How rows are replaced: a snapshot's by (cluster_id, as_of_ms), an interval's by its end, append never; the index
-names the published runs and is replaced like a snapshot."""
+"""How rows are replaced. snapshot: per (cluster_id, as_of_ms); interval: per (cluster_id, end of the interval); append:
+never; index, the list of published runs: like snapshot."""
 
 
 def is_filled(known_from: Origin | None, origins: Iterable[Origin]) -> bool:
-    """Whether evidence of some origins fills what is `known_from` one of them alone, or from any (None)."""
+    """Whether evidence from `origins` fills a column or table that is `known_from` one origin, or from any (None)."""
     return known_from is None or known_from in origins
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column and the rules its values keep.
+    """One column, and the rules that its values must follow.
 
-    A rule about what a client or broker wrote is a warning: we report such values, we do not write them. `absent` is
-    Kafka's value on the wire for "none"; it is NULL in the table, so a rule forbids it. `below_cut` marks a
-    log_offset that must have been read, so it lies below the cut of its log partition. A column that is `known_from`
-    one origin alone is NULL in the runs of the other; otherwise the rules hold for both.
+    A rule about values that clients or brokers wrote has severity warning: Sexton only reports such values. `absent` is
+    Kafka's value on the wire for "none"; it is NULL in the table, so a rule forbids it. `below_cut` marks a log_offset
+    that must have been read, so it lies below the cut of its log partition. A column that is `known_from` one origin is
+    NULL in runs from the other; without `known_from`, the rules hold for both.
     """
 
     name: str
@@ -53,15 +53,16 @@ class Column:
 
     @property
     def field(self) -> pa.Field:
-        # Nullable in Arrow whatever the declaration says: a NULL where none is allowed is a finding of the
-        # checks, which report its table and count, and does not crash a writer.
+        # Always nullable in Arrow: a NULL where none is allowed does not crash the writer, but is reported by the
+        # checks with its table and count.
         return pa.field(self.name, self.type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
-    """A table: the grain says what one row is, `key` which columns no two rows of a run share. Declared once, so equal
-    only to itself. One of an interval that is `known_from` an origin is no table of a run without it."""
+    """A table. `grain` says what a row is; the columns in `key` identify a row within a run. Compared by identity,
+    because each table is declared once. A run without evidence from the origin `known_from` does not write the table,
+    if it is one of an interval."""
 
     name: str
     grain: str
@@ -86,8 +87,8 @@ class Table:
         return next(column for column in self.all_columns if column.name == name)
 
     def arrow_schema(self, *, with_run: bool = True, origin: Origin | None = None) -> pa.Schema:
-        """The Arrow schema; `with_run` adds cluster_id, as_of_ms and run_id in front, `origin` leaves out what only the
-        other origin fills."""
+        """The Arrow schema; `with_run` adds cluster_id, as_of_ms and run_id in front, `origin` leaves out columns that
+        only the other origin fills."""
         return _arrow_schema(self, with_run, origin)
 
 
@@ -103,4 +104,4 @@ RUN_COLUMNS = (
     Column("run_id", "id of the attempt that wrote the row; every attempt has a new one", type=pa.string()),
 )
 PARTITION_COLUMNS = ("cluster_id", "as_of_ms")
-"""What every Iceberg table is partitioned by, and what a run replaces."""
+"""The partition columns of every Iceberg table: a run replaces one partition."""

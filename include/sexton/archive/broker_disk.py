@@ -146,8 +146,8 @@ def disk_log(fs: pafs.FileSystem, segments: Sequence[Segment], *, start: int) ->
     end = max(found, begin)
     if has_bad_tail and found == last.base_offset:
         # The file has no batch with which these bytes could be imported: they are archived at the file's base offset.
-        # Epochs that began within them did so at an unknown offset and are moved to the end: else the next import could
-        # not continue the archive.
+        # Epochs that began within them did so at an unknown offset and are moved to the end: else the import could not
+        # continue the archive.
         end += 1
         epochs = [(epoch, end if at >= last.base_offset else at) for epoch, at in epochs]
     return DiskLog(

@@ -148,7 +148,7 @@ def _broke_before(evidence: CoverageEvidence, proven: Set[str]) -> bool:
     origin = evidence.lineage.origin
     if origin is None:
         return False
-    if origin.reason == UNOBSERVED:  # the log is the same: missing records decide
+    if origin.reason == UNOBSERVED:  # the log itself continued: missing records decide
         return True
     if origin.reason in (TRUNCATED, EPOCH_DIVERGED):
         return origin.diverged_at is not None and evidence.cut > origin.diverged_at
@@ -180,7 +180,7 @@ class LogSpan:
 
 
 def spans(fs: pafs.FileSystem, root: str, *, cluster_id: str, settle_ms: int) -> list[LogSpan]:
-    """Coverage of all instants of an archive, oldest first, judged by snapshot names and lineages alone.
+    """Coverage of all instants of an archive, oldest first, judged from snapshot names and lineages alone.
 
     A run may find less: it reads the log where a snapshot was late.
     """

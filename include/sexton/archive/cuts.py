@@ -3,9 +3,9 @@
     <archive>/<cluster_id>/cuts/<topic_id>/<as_of_ms>.json
 
 The cut of an instant is the base offset of the first batch whose max timestamp is at or after the instant. The search
-covers what was archived up to and with the first snapshot taken at least the settle time after the instant: these bytes
-never change, so every search finds the same cut. Batches stamped more than an hour after the snapshot that archived
-them are skipped. If there is no such batch, the cut is the end of what that snapshot archived.
+covers what was archived up to and including the first snapshot taken at least the settle time after the instant: these
+bytes never change, so every search finds the same cut. Batches stamped more than an hour after the snapshot that
+archived them are skipped. If there is no such batch, the cut is the end of what that snapshot archived.
 
 Not here: the search (cut_search), and the coverage of an instant (coverage).
 """

@@ -1,6 +1,6 @@
 """A folder, on a disk or in an object store, that processes on several machines share.
 
-It is passed between processes as a URI and opened where it is used. Every file appears whole or not at all.
+It is passed between processes as a URI and opened where it is used. Files are written atomically.
 """
 
 import hashlib

@@ -60,7 +60,7 @@ class Origin:
         unobserved          the log was not read for longer than the topic's delete.retention.ms: tombstones and
                             markers may be missing from the archive, which would keep the records that they deleted
         partition_count     the topic has another number of log partitions: groups hash to other log partitions now
-        recreated           the topic was deleted and created again; its id was `previous_topic_id`
+        recreated           the topic was deleted and created again; the old topic had the id `previous_topic_id`
 
     `previous` is the name of the previous lineage, and `previous_end` the log_offset where it ended. `diverged_at` is
     the log_offset where the two logs begin to differ, if known. `partition_count` is the number of log partitions when
@@ -117,7 +117,7 @@ class ArchivedLineage:
 
     @property
     def next_log_offset(self) -> int:
-        """Where its segments end; its start when nothing is archived yet."""
+        """Where the segments end; the lineage's start when nothing is archived yet."""
         return self.segments[-1].next_log_offset if self.segments else self.lineage.start_log_offset
 
     @property
@@ -134,8 +134,8 @@ def list_lineages(
 ) -> dict[int, list[ArchivedLineage]]:
     """The lineages of each log partition of a topic, oldest first, for log partitions that have any.
 
-    A lineage exists once it has an origin or a segment at its start. The last one may come from a snapshot that died:
-    ClusterMetadata.log_partitions has the lineages of a finished snapshot.
+    A lineage exists once it has an origin or a segment at its start. The newest lineage may come from a killed
+    snapshot: ClusterMetadata.log_partitions has the lineages of a finished snapshot.
     """
     files: dict[tuple[int, Lineage], list[pafs.FileInfo]] = {}
     topic = topic_folder(root, cluster_id, topic_id)
@@ -215,7 +215,7 @@ def topic_folder(root: str, cluster_id: str, topic_id: str) -> str:
 
 
 def lineage_folder(root: str, cluster_id: str, topic_id: str, log_partition: int, lineage: str) -> str:
-    """The folder of a lineage's segments, by its name; raises UsageError like `topic_folder`."""
+    """The folder of a lineage's segments, from the lineage's name; raises UsageError like `topic_folder`."""
     return f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage}"
 
 
@@ -229,7 +229,7 @@ def read_segment_manifest(fs: pafs.FileSystem, segment: ArchivedSegment) -> Mani
 
 
 def segments_in(fs: pafs.FileSystem, folder: str) -> list[ArchivedSegment]:
-    """Every segment in a lineage's folder that has a manifest, by log_offset."""
+    """Every segment in a lineage's folder that has a manifest, in order of log_offset."""
     return _segments(folder, list_folder(fs, folder))
 
 

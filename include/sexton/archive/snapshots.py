@@ -10,7 +10,7 @@ from sexton.archive.lineages import list_lineages, topics_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedEnd:
-    """A log partition at a snapshot: its lineage, and the log_offset up to which that was archived."""
+    """A log partition at a snapshot: its lineage, and the log_offset up to which the lineage was archived."""
 
     lineage: str
     end: int

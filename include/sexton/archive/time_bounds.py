@@ -38,8 +38,8 @@ class TimeBounds:
 
     `log_start_offset` is the log start of each partition at the instant in question, `is_append_time` whether it has
     LogAppendTime. With CreateTime, records below that start give no lower bounds, and lookups that searched from a
-    later start give no upper bounds. With LogAppendTime they do, and so do log ends. `slack_ms` is the largest assumed
-    difference between the clocks of brokers and of the client.
+    later start give no upper bounds. With LogAppendTime both give bounds, and so do log ends. `slack_ms` is the largest
+    assumed difference between the clocks of brokers and of the client.
     """
 
     def __init__(self, points: pa.Table, *, log_start_offset: Int64s, is_append_time: Flags, slack_ms: int) -> None:

@@ -67,7 +67,7 @@ class TimePoint:
 
     log_start      the log began at `offset`
     last_stable    a transaction was open from `offset` on (the last stable offset)
-    epoch_end      the end of `leader_epoch`, or of the largest earlier epoch; -1: the log had no such epoch
+    epoch_end      `offset` is the end of `leader_epoch`, or of the largest earlier epoch; -1: the log had no such epoch
     """
 
     offset: int

@@ -75,7 +75,8 @@ def write_segment(fs: pafs.FileSystem, root: str, chunks: Iterable[bytes], where
 
 
 def write_batches(fs: pafs.FileSystem, root: str, chunks: Iterable[bytes], where: SegmentRange) -> Manifest:
-    """Write a segment and return its manifest. The segment does not exist until `write_manifest` has written that.
+    """Write a segment and return its manifest. The segment does not exist until `write_manifest` has written the
+    manifest.
 
     `chunks` are whole raw batches in log order, stored unchanged; without any, the segment is empty but still covers
     its range. If another process has written a segment that begins at the same log_offset, the manifest describes that

@@ -90,7 +90,7 @@ def read_frame(whole: memoryview, row: Sequence[int]) -> Batch | Damage | TornTa
 
 
 def batch_in(data: bytes, damage: Damage) -> Batch:
-    """The batch in damage of reason `out_of_order`, which is a batch with a good CRC."""
+    """The batch in a Damage with reason `out_of_order`: its CRC is good."""
     whole = memoryview(data)
     return _batch_at(whole, position=damage.position, size_bytes=damage.size_bytes, crc_ok=True)
 
@@ -109,7 +109,7 @@ def _damage(whole: memoryview, *, position: int, size_bytes: int, why: int) -> D
 
 
 def _is_skipped(whole: memoryview, position: int) -> bool:
-    """Whether a broker takes bytes that are not a batch for a batch that ends after the segment.
+    """Whether a broker mistakes bytes that are not a batch for a batch that ends after the segment.
 
     If so, the broker continues with the next segment (ByteBufferLogInputStream.nextBatch,
     FileRecords.searchForOffsetFromPosition), else it throws. It does not read the size if fewer than 12 bytes are left,

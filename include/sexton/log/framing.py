@@ -277,8 +277,8 @@ def first_frame(data: U8Array, start: int, *, floor_offset: int = 0) -> FramePos
     """Where the first batch (or damage) begins at or after `start`.
 
     The result is the same for every reader of the segment, so that readers of adjacent slices neither miss nor share a
-    batch. All batches before it are checksummed: a damaged header may point into a record's value, which can contain
-    anything.
+    batch. All batches before that position are checksummed: a damaged header may point into a record's value, which can
+    contain anything.
     """
     place = beginning(data, floor_offset=floor_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget

@@ -8,7 +8,7 @@ release's coordinator does: the tag of a later field is unknown to it.
 Follows Kafka's MessageDataGenerator: unknown tags are skipped by their size; the size of a known tag is ignored, as in
 Kafka; of a repeated tag the last one counts; bytes after the message are ignored. Encoding leaves out a tagged field
 that equals its default, and drops a field that the version does not have, as Kafka does with fields marked ignorable:
-all such fields here are.
+all such fields here are ignorable.
 """
 
 import dataclasses

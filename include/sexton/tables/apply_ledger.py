@@ -19,7 +19,8 @@ from sexton.tables.columns import (
 from sexton.tables.table import Column, Table
 
 APPLY_OUTCOMES = ("done", "changed_since", "refused", "gone", "not_done", "raced")
-"""Outcomes of an item of a plan; raced: done, but it also replaced a commit that arrived after the preflight check."""
+"""Outcomes of an item of a plan; raced: done, but it removed or replaced a commit that arrived after the preflight
+check."""
 
 RETRYABLE_OUTCOMES = ("refused", "not_done")
 """Outcomes after which an item may be tried again."""

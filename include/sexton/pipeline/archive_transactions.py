@@ -29,8 +29,10 @@ def run(
     connect: Connect = ClusterSession,
     notify: Callable[[Sequence[str]], None] | None = None,
 ) -> TakenSnapshot | None:
-    """Take one snapshot of the topic; `request` is the request for the offsets log, which is read first. None if the
-    cluster has no such topic, because no transaction was ever used. `notify` is as in snapshot_log."""
+    """Take one snapshot of `__transaction_state`. `request` is that of the offsets log: topic and archive are replaced.
+
+    None if the cluster has no such topic, because no transaction was ever used. `notify` is as in snapshot_log.
+    """
     with connect(request.config) as session:
         try:
             session.retrying(lambda: describe_topic(session, TRANSACTIONS_TOPIC, call="Fetch"))

@@ -1,8 +1,9 @@
-"""build_history: runs of many instants of one archive, each continuing from the fold of the one before it.
+"""build_history: runs on one archive at many instants, each continuing from the fold of the previous instant.
 
 A task takes a range of consecutive instants, folds the log up to the first, then reads on from instant to instant.
 Every instant gets a run folder, and is judged, planned and checked like a single run. The folders stay until their
-batch is published, with one commit per table, so an interrupted build resumes from them. Published instants stay.
+batch is published, with one commit per table, so an interrupted build resumes from them. Published instants are not
+built again.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ from sexton.runs.progress import every_few_seconds
 from sexton.tables import SNAPSHOT_TABLES, interval_tables
 
 BATCH = 100
-"""Instants that are published together."""
+"""Maximum number of instants that are published together."""
 MAX_INSTANTS = 50_000
 CHECKED = (validate_tables.TABLE, f"{WHOLE_RUN}.parquet")
 """The last file written to an instant's run folder."""
@@ -40,8 +41,8 @@ _TASKS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The outcome by instant: published now, published before, not covered (with the reason), failed (with the failed
-    checks)."""
+    """The requested instants by outcome: published by this build, published by an earlier one, not covered (with the
+    reason), failed critical checks (with the error)."""
 
     published: list[int] = field(default_factory=list)
     published_before: list[int] = field(default_factory=list)
@@ -107,7 +108,7 @@ def run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Built:
-    """One instant: its record, or why there is none; `failed` names the critical expectations that it breaks."""
+    """One instant: its record, or in `skipped` why there is none. `failed` is the error if critical checks failed."""
 
     as_of_ms: int
     record: RunRecord | None = None
@@ -118,7 +119,8 @@ class _Built:
 def _show_done(
     show: Callable[[int, int], None], root: Folder, instants: Sequence[int], before: int, total: int
 ) -> None:
-    """Show how many instants are built, with `before` earlier ones. It counts files: tasks may run anywhere."""
+    """Show how many of the `total` instants are built; `before` were in earlier batches. Counts files, because tasks
+    may run on other hosts."""
     found = root.fs.get_file_info([root.path(str(at_ms), *CHECKED) for at_ms in instants])
     show(before + sum(info.is_file for info in found), total)
 
@@ -126,7 +128,7 @@ def _show_done(
 def _build(
     root: Folder, request: HistoryRequest, base: Base | None, policy: Policy | None, instants: Sequence[int]
 ) -> list[_Built]:
-    """Build consecutive instants in one task, the first one from `base` if there is one."""
+    """Build consecutive instants in one task; the first continues from `base`, if given."""
     found = []
     for at_ms in instants:
         one = _one(root, request, base, policy, at_ms)
@@ -163,7 +165,7 @@ def _folder(root: Folder, at_ms: int) -> RunFolder:
 
 
 def _base_of(root: Folder, record: RunRecord) -> Base | None:
-    """The fold of an archive's run, from which a later instant can continue; None without one."""
+    """The run's fold, from which a later instant can continue; None if the run did not read the archived log."""
     if not record.positions:
         return None
     folder = root.sub(str(record.as_of_ms), "fold")

@@ -1,10 +1,10 @@
 """Whether a log continues its archived bytes, and the alert when it does not.
 
-It does not if it begins above them (deleted or compacted before it was archived: a gap), or if it ends below them or
-left their leader epoch below their end (a truncation, an unclean election: KIP-320). The continuation also breaks if
-the log was not read for so long that tombstones may have been compacted away, if the topic's partition count has
-changed (groups hash elsewhere then), or if the topic was created again with another id. Each of these begins a lineage
-whose origin has the reason (archive.lineages), and raises one alert.
+It does not if the log begins above the archived end (deleted or compacted before it was archived: a gap), if it ends
+below the archived end (a truncation), or if its last archived leader epoch does (an unclean election: KIP-320). The
+continuation also breaks if the log was not read for so long that tombstones may have been compacted away, if the
+topic's partition count has changed (groups then hash to other log partitions), or if the topic was recreated with
+another id. Each of these begins a lineage whose origin has the reason (archive.lineages), and raises one alert.
 
 Not here: requests to the brokers, and a log that changes while it is read (pipeline.snapshot_log, kafka.fetch).
 """
@@ -34,9 +34,11 @@ KAFKAS_DELETE_RETENTION_MS = DAY_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHistory:
-    """The cluster now, and at the last finished snapshot: when it was taken (`before_ms`), its number of log
-    partitions, and the topic's id if it differed; None without a snapshot. `delete_retention_ms` is the lower of both
-    values."""
+    """The cluster now (`found_at_ms`, `partition_count`) and at its last finished snapshot.
+
+    If the topic had the same id, the snapshot gives `before_ms` (its time) and `counted_before` (partition count);
+    else `previous_topic_id`. `delete_retention_ms` is the lower of the current and the previous setting.
+    """
 
     found_at_ms: int
     partition_count: int
@@ -57,7 +59,7 @@ def continuation(
     """(lineage, first log_offset to fetch, origin if the lineage is new) of a log partition.
 
     `left_epoch` is the broker's answer for the leader epoch of the last archived batch (topics.end_of_epoch), None if
-    that batch has none or nothing is archived. `is_late`: its newest bytes were read too long after the earlier ones.
+    that batch has none or nothing is archived. `is_late`: its new bytes were read too late to continue the archive.
     """
     if archived is None:
         first = Origin(
@@ -109,7 +111,8 @@ def is_unobserved(archived: ArchiveEnd, known: ClusterHistory) -> bool:
 def breaks_since(
     before: ClusterMetadata | None, topic_id: str, lineages: Mapping[int, tuple[Lineage, Origin | None]]
 ) -> list[str]:
-    """A line for each break that no finished snapshot has reported: a lineage that `before` did not have.
+    """An alert for each break that no finished snapshot has reported: a lineage that is not in `before`, the last
+    finished snapshot.
 
     Breaks are derived from the archive, so the next snapshot reports breaks found by a snapshot that died.
     """
@@ -121,7 +124,7 @@ def breaks_since(
         and origin.reason in BREAKS
         and not (reported and log_partition in reported and reported[log_partition].lineage == lineage.name)
     }
-    lines = {}  # a fact of the whole topic is reported once
+    lines = {}  # a break of all log partitions is reported once
     for log_partition, origin in new.items():
         if origin.reason == RECREATED:
             lines[RECREATED] = (

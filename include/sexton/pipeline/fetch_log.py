@@ -35,16 +35,16 @@ LOG_OFFSETS_A_TASK = 1_000_000
 TYPICAL_BYTES_A_LOG_OFFSET = 160
 """Bytes of an uncompressed offset commit; only used to decide whether starting Spark pays off."""
 DRIVER_BYTES = 512 * 1024 * 1024
-"""Up to this size the driver fetches: one connection reads some 75 MB/s, and starting Spark takes as long."""
+"""Up to this size the driver fetches: at some 75 MB/s over one connection, this takes no longer than starting Spark."""
 CONNECTIONS = 8
-"""Driver threads under a shared rate limit, one log partition each, so that the limit is reached."""
+"""Driver threads that share a rate limit, each reading one log partition at a time: enough to reach the limit."""
 RANGES_A_WAVE = 64
-"""Ranges fetched before their manifests are written: the most that a crash can lose."""
+"""Number of ranges fetched before their manifests are written: a crash loses at most these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchWork:
-    """A range of one log partition for one task, led by `leader`; `after_epoch` is as in kafka.fetch.LogReader."""
+    """A range of one log partition that a task fetches from `leader`; `after_epoch` is as in kafka.fetch.LogReader."""
 
     request: SnapshotRequest
     where: SegmentRange
@@ -57,7 +57,7 @@ class FetchWork:
 
     @property
     def unfinished(self) -> str | None:
-        """Why more has to be fetched after this range: it ends at segments that a gap had detached. None otherwise."""
+        """Why more has to be fetched after this range: it only closes a gap below archived segments. None otherwise."""
         return "a gap in the archive is closed" if self.where.next_log_offset < self.where.high_watermark else None
 
 
@@ -73,9 +73,10 @@ class Fetched:
 def fetch(
     engine: Engine, work: list[FetchWork], connect: Connect, *, bytes_per_second: int | None, is_first: bool
 ) -> list[Fetched]:
-    """Fetch everything: with Spark tasks if it is much, with several connections from here if the rate is limited.
+    """Fetch all `work`: little of it over one connection of this process; more with Spark tasks, or, if the rate is
+    limited, over several connections of this process.
 
-    If an election interrupted ranges that were read in parallel (`is_first` False), one task reads each log partition.
+    In later rounds (`is_first` False: the log changed while it was read), one task reads each log partition in order.
     """
     if not work:
         return []
@@ -113,7 +114,7 @@ def _fetch_here(work: Sequence[FetchWork], connect: Connect, pace: Pace | None, 
                         failpoint("snapshot.between")
                     if item.leader.node_id not in silent:
                         fetched.append(_fetch_in_order(item, session, pace))
-                        if fetched[-1].is_unreachable:  # its other log partitions would also wait for the timeout
+                        if fetched[-1].is_unreachable:  # the leader's other log partitions would also time out
                             silent.add(item.leader.node_id)
                     progress.advance(task, item.log_offsets)
             return fetched
@@ -173,7 +174,7 @@ def _interleaved(work: Iterable[FetchWork]) -> list[FetchWork]:
 def _connected(
     fetch: Callable[[FetchWork, ClusterSession], Fetched], connect: Connect
 ) -> Callable[[FetchWork], Fetched]:
-    """`fetch` as a task that opens its connection."""
+    """`fetch` as a task that opens its own connection."""
 
     def work_on(work: FetchWork) -> Fetched:
         with connect(work.request.config) as session:

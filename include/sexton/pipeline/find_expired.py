@@ -35,8 +35,8 @@ __all__ = ["TABLE", "run"]
 def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None, names_owners: bool = True) -> RunRecord:
     """Write offset_verdicts from the state tables of `folder`, with `policy` or else the policy in the run record.
 
-    The record gets the policy, and warnings about what it cannot do. Without `names_owners` no transactional ids are
-    looked up, because nobody needs them.
+    The record gets the policy, and warnings about what the policy cannot do. Without `names_owners` no transactional
+    ids are looked up.
     """
     record = folder.read_run()
     policy = policy if policy is not None else policy_of(record)
@@ -65,8 +65,8 @@ def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None, name
 class _Judged:
     """The number of verdicts of a shard, and what the broker removes in spite of the policy.
 
-    `held` has one row per hold: policy_rule, count_all, broker_expires_at_ms_min. `kept_count` counts offsets that the
-    policy keeps and the broker already expires.
+    `held` has one row for each hold that loses offsets: policy_rule, count_all, broker_expires_at_ms_min. `kept_count`
+    counts offsets that the policy keeps and the broker already expires.
     """
 
     row_count: int
@@ -75,8 +75,10 @@ class _Judged:
 
 
 def _owners(engine: Engine, folder: RunFolder, record: RunRecord) -> tuple[Owners, list[str]]:
-    """Transactional ids of the open transactions, if the input has `__transaction_state` at as_of. A warning if it
-    cannot be read: the broker's verdicts do not depend on it."""
+    """(transactional ids of the open transactions, warnings), from `__transaction_state` at as_of if the input has it.
+
+    A failure to read it is only a warning, because the broker's verdicts do not depend on it.
+    """
     if not record.counts.get("open_transactions"):
         return {}, []
     rows = [row for part in record.log_partitions for row in folder.read_table("open_transactions", part).to_pylist()]

@@ -1,8 +1,8 @@
 """Imports a broker's disk, or a backup of one, into the archive: the bytes that are not archived yet, unchanged.
 
-A log partition is imported only if it continues the archive: by its leader epochs, as a broker would judge it
-(KIP-320), or in old record formats by the bytes of the last archived batch. Otherwise it is refused before a byte is
-copied, unless the request allows a new lineage for it. Importing the same disk again adds nothing.
+A log partition is imported only if it continues the archive. Its leader epochs decide that, as on a broker (KIP-320);
+in old record formats, the bytes of the last archived batch. Otherwise the import is refused before a byte is copied,
+unless the request allows new lineages. Importing the same disk again adds nothing.
 
 Not here: whether the records are valid (a replay shows that; damage on the disk stays damage in the archive).
 """
@@ -54,9 +54,9 @@ _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 class ImportRequest:
     """What to import: `source` has `__consumer_offsets-N/` folders, as they were at `taken_at_ms`.
 
-    The ids default to the ids on the disk, and the cluster's topics at that instant to its `__cluster_metadata`.
-    `topics_file` overrides the latter, and `partition_count` overrides both. With `new_lineage` a log partition that
-    does not continue its archive begins another lineage.
+    The ids default to the ids on the disk. The cluster's topics at that instant come from `topics_file`, else from the
+    disk's `__cluster_metadata`; `partition_count` overrides what they say of the offsets topic. With `new_lineage` a
+    log partition that does not continue its archive begins another lineage.
     """
 
     source: str
@@ -97,7 +97,8 @@ class _Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """Where a log partition continues. `doubt` is why it does not; it then begins a lineage with `origin`."""
+    """The import of a log partition, from log_offset `start`, into `lineage`. A new lineage has an `origin`; `doubt`
+    is why the log does not continue the archived lineage."""
 
     log: DiskLog
     lineage: Lineage
@@ -207,7 +208,8 @@ def _work(log: DiskLog, end: ArchiveEnd | None, doubt: str | None, found_at_ms: 
 def _differs(
     disk: pafs.FileSystem, fs: pafs.FileSystem, log: DiskLog, end: ArchiveEnd, lineage: ArchivedLineage
 ) -> str | None:
-    """Why the disk's log is not the archived one; None if it may be. A log that ends earlier may be a prefix."""
+    """Why the disk's log is not the archived one; None if it may be. A log that ends below the archive's end may be a
+    prefix of the archived one."""
     reached = end.next_log_offset
     if log.start > reached:
         return f"it begins at {log.start}, the archive ends at {reached}"
@@ -229,13 +231,13 @@ def _is_archived(disk: pafs.FileSystem, fs: pafs.FileSystem, log: DiskLog, linea
     """Whether the last batch below the archive's end is the same on the disk and in the archive, byte for byte."""
     archived = segments_between(lineage, end_of(fs, lineage, lineage.next_log_offset))
     on_disk = last_batch_below(disk, log.segments, lineage.next_log_offset)
-    if on_disk is None:  # neither may have a batch: only bad bytes, or all compacted away
+    if on_disk is None:  # perhaps neither has a batch: only bad bytes, or all compacted away
         return last_batch_below(fs, archived, lineage.next_log_offset) is None
     return batch_at(fs, archived, int.from_bytes(on_disk[:8], "big")) == on_disk
 
 
 def _counts_differ(end: ArchiveEnd, counted: int | None, count: int | None) -> str | None:
-    """Why the number of log partitions differs; `counted` is from the last metadata, for origins that lack it."""
+    """Why the number of log partitions differs; `counted`, from the last metadata, is for origins without a count."""
     known = end.origin.partition_count if end.origin else None
     known = counted if known is None else known
     if count is None or known is None or count == known:
@@ -284,11 +286,10 @@ def _record(
     topics: list[dict[str, Any]] | None,
     count: int,
 ) -> None:
-    """Write the metadata of the import, unless the metadata of that instant, or the newest, is the same already.
+    """Write the metadata of the import, unless the newest metadata, or that of the same instant, is already the same.
 
-    Values that the disk does not show, above all the brokers' settings, are copied from the last metadata, until the
-    next snapshot; the topic's values only for the same topic. Whether the topics are complete is not copied: nobody
-    checked.
+    Values that the disk does not show, above all the brokers' settings, are copied from the last metadata at or before
+    that instant; the topic's values only if the topic id is the same. `sees_all_topics` is not copied: nobody checked.
     """
     imported = {
         item.log.log_partition: LogPartitionMetadata(
@@ -320,7 +321,7 @@ def _record(
     newest = newest_metadata(to.fs, to.root, cluster_id=to.cluster_id)
     if newest and replace(newest, taken_at_ms=metadata.taken_at_ms) == metadata:
         return
-    if before and before.taken_at_ms == request.taken_at_ms:  # another disk of the same brokers
+    if before and before.taken_at_ms == request.taken_at_ms:  # another disk of the same cluster
         metadata = replace(metadata, log_partitions=dict(sorted({**before.log_partitions, **imported}.items())))
         if metadata == before:
             return

@@ -120,7 +120,7 @@ def _request(arguments: argparse.Namespace, kind: type[Asked]) -> Asked:
 
 
 def program(stage: str, description: str | None, run: "Callable[[Any, RunFolder], Any]") -> NoReturn:
-    """Exit as `main` does, with the request class of the stage."""
+    """Run a stage with `main` and its request class, and exit with its exit code."""
     sys.exit(main(stage, description, REQUESTS[stage], run))
 
 
@@ -169,9 +169,10 @@ def main(
 
 
 def _end_with_task(where: str, processes: Sequence[dict[str, Any]]) -> None:
-    """Stop when the task is cancelled, or when one of its `processes` has died and can no longer cancel the job.
+    """Stop this job when its Airflow task is cancelled, or when one of the task's `processes` has died and can no
+    longer cancel the job.
 
-    In Spark's cluster mode the job runs on another host: the operator's hook ends it.
+    In Spark's cluster mode the job runs on another host than the task (`where`): there the operator's hook ends it.
     """
     if where != host():
         return
@@ -186,7 +187,8 @@ def _end_with_task(where: str, processes: Sequence[dict[str, Any]]) -> None:
 
 
 def _stop(*_: object) -> None:
-    """End at once, as a crash would, and interrupt Spark jobs of this process: a server would run them for minutes."""
+    """End without cleanup, as in a crash, once this process's Spark jobs are interrupted: a Spark Connect server would
+    otherwise run them for minutes."""
 
     def interrupt() -> None:
         with suppress(Exception):  # whatever happens, the process ends
@@ -201,7 +203,7 @@ def _stop(*_: object) -> None:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Add the login from the settings to URIs, since arguments are visible to others; make paths absolute."""
+    """Add the login from the settings to URIs (other users can see arguments), and make paths absolute."""
     arguments.run_dir = with_login_of(settings().runs_uri, arguments.run_dir)
     if getattr(arguments, "archive", None):
         arguments.archive = whole(with_login_of(settings().archive_uri, arguments.archive))

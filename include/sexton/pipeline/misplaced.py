@@ -1,6 +1,6 @@
-"""Finds misplaced groups, which brokers before Kafka 4.0 serve although their id hashes to another log partition.
+"""Finds misplaced groups: groups in another log partition than the one that their id hashes to.
 
-These brokers keep the groups of all their log partitions in one cache.
+Brokers before Kafka 4.0 still serve them, because one cache has the groups of all log partitions that a broker leads.
 """
 
 from collections import Counter
@@ -19,13 +19,14 @@ from sexton.runs.partition_count import SETTLES
 _SHOWN, _KEPT = 5, 100
 
 Rows = Callable[[str, Shard, list[str]], pa.Table]
-"""Reads some columns of a table for one shard."""
+"""Returns the named columns of a table for one shard."""
 
 
 def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None) -> dict[str, int]:
-    """Group id -> log partition that it hashes to, for the groups of a fold that are misplaced and may be served.
+    """Return group id -> log partition that it hashes to, for the misplaced groups of a fold.
 
-    Groups without an offset are included: their tombstones also go to that log partition.
+    Empty if the profile does not serve misplaced groups, or if the partition count is unknown. Groups without an offset
+    are included: their tombstones, too, go to the log partition that the id hashes to.
     """
     if partition_count is None or not fold.profile.one_cache:
         return {}
@@ -35,10 +36,10 @@ def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None)
 def held_elsewhere(
     record: RunRecord, log_partition: int, homes: Mapping[str, int], fold_of: Callable[[Shard], PartialFold]
 ) -> set[str]:
-    """Misplaced groups of one log partition that the coordinator's cache has from another one.
+    """Return the misplaced groups of one log partition that the coordinator's cache has from another log partition.
 
-    Kafka keeps the copy that it loads first, in an order that the log does not show. Assumed order: the log partition
-    that the group hashes to, then lower numbers first.
+    If several log partitions have a group, Kafka caches the group that it loads first. The log does not show the order
+    of loading. It is assumed to be: the log partition that the group hashes to, then the others in ascending order.
     """
     held: set[str] = set()
     for other in record.log_partitions:
@@ -53,7 +54,10 @@ def held_elsewhere(
 
 
 def in_several(record: RunRecord, rows: Rows) -> dict[str, list[int]]:
-    """Groups that a run has in several log partitions -> these, if the partition count is unknown; else empty."""
+    """Return group id -> log partitions for the groups that a run finds in several, if the partition count is unknown.
+
+    Empty if it is known: then the id decides.
+    """
     if record.partition_count is not None:
         return {}
     found: dict[str, list[int]] = {}
@@ -64,7 +68,7 @@ def in_several(record: RunRecord, rows: Rows) -> dict[str, list[int]]:
 
 
 def in_several_text(groups: Mapping[str, Sequence[int]]) -> list[str]:
-    """A warning about the groups of `in_several`."""
+    """Return a warning about the groups that `in_several` found, if any."""
     if not groups:
         return []
     shown = [f"{group_id!r} ({ranges_text(parts)})" for group_id, parts in list(groups.items())[:_SHOWN]]
@@ -76,9 +80,10 @@ def in_several_text(groups: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def lost_groups(record: RunRecord, rows: Rows) -> LostGroups | None:
-    """The groups with offsets in log partitions of an earlier, smaller partition count, and nothing where they belong.
+    """Return the groups that lost their offsets because the partition count grew: they have misplaced offsets, and the
+    log partition that they hash to now does not have the group.
 
-    None if there are no such groups, or if no smaller count fits the misplaced groups.
+    None if there are no such groups, or if no smaller partition count explains where the misplaced groups are.
     """
     if record.partition_count is None:
         return None
@@ -113,7 +118,7 @@ def lost_groups(record: RunRecord, rows: Rows) -> LostGroups | None:
 
 
 def lost_text(lost: LostGroups, partition_count: int | None) -> str:
-    """A warning about the groups of `lost_groups`, with what to do."""
+    """Return a warning about the groups that `lost_groups` found, with what to do."""
     shown = [
         f"{name!r} (log partition {', '.join(map(str, parts))}"
         + (
@@ -134,7 +139,10 @@ def lost_text(lost: LostGroups, partition_count: int | None) -> str:
 
 
 def sources_of(homes_by_part: Iterable[tuple[int, Iterable[int]]]) -> dict[int, list[int]]:
-    """Log partition -> other log partitions from which groups that hash to it are served."""
+    """Return log partition -> the other log partitions from which groups that hash to it are served.
+
+    `homes_by_part` has pairs of a log partition and those that its misplaced, served groups hash to.
+    """
     sources: dict[int, list[int]] = {}
     for log_partition, homes in homes_by_part:
         for home in homes:

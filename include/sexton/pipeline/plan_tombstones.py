@@ -3,7 +3,8 @@
 They become the table `tombstones` and, with everything that an approver needs to know, the folder `<run>/plan/`
 (plans). The forecast of the next days is written with them (analysis.forecast).
 
-Without the log (coverage `admin`) only offsets that are due at both ends of their interval are planned, and no group.
+Without the log (coverage `admin`) the time of a commit is an interval: an offset is planned only if it is due even for
+the latest possible commit, and no group is planned.
 
 Nothing is planned for a log partition whose log could not be read in full or whose load would fail, since an unread
 record might be a newer value; nor, without a policy, if its sweep fails, since the broker writes nothing there. This
@@ -238,7 +239,8 @@ def _swept(
 ) -> pa.Table:
     """Tombstones that a sweep appends to one log partition, for the groups of one shard.
 
-    If one cache has the groups of all log partitions (Profile.one_cache): for all groups that hash to this one.
+    If one cache has the groups of all log partitions (Profile.one_cache): for all groups that hash to this log
+    partition, wherever they are.
     """
     if not (profile_of(record.profile).one_cache and record.misplaced_sources and record.partition_count is not None):
         return _plan_of(folder, record, shard, verdicts, held, groups)

@@ -1,7 +1,7 @@
-"""publish_tables: the run's branch becomes main of every table; its row of `runs` comes last.
+"""publish_tables: in every table the run's branch becomes main; the run's row in `runs` comes last.
 
-After that, the fold and the plan of an archive's run are stored in the archive: the fold as a checkpoint, from which
-later runs continue, the plan unless it is empty. A run that is not published stores neither. Publishing again changes
+Then the fold and the plan of a run that read an archive are stored there: the fold as a checkpoint, from which later
+runs continue; the plan unless it is empty. A run that is not published stores neither. Publishing again changes
 nothing. The next attempt completes an interrupted publication.
 """
 
@@ -29,8 +29,8 @@ from sexton.tables import SNAPSHOT_TABLES, TABLES, interval_tables
 def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> PublishedRun:
     """Publish the run's branch from validate_tables, then store checkpoint and plan in the archive of the run.
 
-    `archive` is its URI with logins; the default is the run's record, which has none. UsageError if this run was not
-    checked, DataQualityFailure if a check failed.
+    `archive` is the archive's URI with its login; the default is the URI in the run record, which has no login.
+    UsageError if this run was not checked, DataQualityFailure if a critical check failed.
     """
     record = folder.read_run()
     require_pass(folder, record)
@@ -51,9 +51,10 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
 
 
 def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
-    """The plan of an archive's run, checked; SextonError if the plan is of another run.
+    """The run's plan, read and checked, if the archive is to store it; SextonError if the plan is another run's.
 
-    None if it is empty, or if its profile is unproven: then nobody may apply it.
+    None if the run did not read an archive, if the plan is empty, or if the profile is ambiguous: then nobody may
+    apply it.
     """
     if not (record.positions or record.admin_snapshot_sha256) or record.profile_source == AMBIGUOUS:
         return None

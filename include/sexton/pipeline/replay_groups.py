@@ -2,8 +2,8 @@
 
 Tasks fold ranges of the log. The partial folds are shuffled to their shards and merged there in log order (`fold_log`;
 the result is the checkpoint). Each fold then becomes rows. A shard is a log partition, or a bucket of one with very
-many keys. Records never leave the task that read them; only folds do. A run of the archive continues from the nearest
-published checkpoint if possible, with the same result as a full replay.
+many keys. Records never leave the task that read them; only folds do. A run on an archive continues from the newest
+suitable checkpoint, if there is one, with the same result as a full replay.
 
 For a cluster that hides its log, the tables come from admin snapshots (pipeline.merge_snapshots).
 """
@@ -87,7 +87,7 @@ def run(
     undamaged = partial(without_damaged, known=known, is_full=request.is_full)
 
     def fold(profile: Profile) -> tuple[list[Merged], Base | None, list[str]]:
-        """Fold from the nearest checkpoint, or everything; also that checkpoint, and warnings about skipped ones."""
+        """(folds, the checkpoint that they continue from or None, warnings about skipped checkpoints)."""
 
         def onto(nearest: Nearest) -> tuple[list[Merged], Base | None, list[str]]:
             base, skipped = nearest(source, profile)
@@ -136,7 +136,7 @@ def run(
     nothing = PartialFold.empty(profile=choice.profile, is_prefix=True)
 
     def fold_of(shard: Shard) -> PartialFold:
-        if shard.log_partition not in endless:  # no log partition of the input: empty
+        if shard.log_partition not in endless:  # the input does not have this log partition: empty
             return nothing
         return kept[shard].read() if shard in kept else PartialFold.read_parquet(folder.fold(shard))
 
@@ -149,7 +149,7 @@ def run(
     mean_bytes = sum(part.bytes for part in merged) / max(len(merged), 1)
 
     def write(shard: Shard, several: Collection[str] = ()) -> _Written:
-        """Write the rows of one shard's groups. `several` is `in_several`."""
+        """Write the rows of one shard's groups. `several` has the group ids that `in_several` found."""
         written, tables = _state(record, shard, fold_of, several)
         return replace(written, counts=folder.write_tables(record, tables, shard))
 
@@ -227,7 +227,7 @@ def _with_empty(record: RunRecord, log_partitions: Collection[int]) -> RunRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """The result of writing the tables of one shard. `bucket` no longer has the tables already written."""
+    """The result of writing the tables of one shard. `bucket` is without its tables, which are already written."""
 
     shard: Shard
     counts: Counter[str] = field(default_factory=Counter)

@@ -53,7 +53,7 @@ class FinishedPartition:
     misplaced_groups: int
     unexpected_unloads: list[str]
     homes: list[int]
-    """Log partitions to which groups hash that this one serves."""
+    """The log partitions that misplaced groups hash to which this log partition serves."""
     undescribable: list[str]
     """Groups whose description makes the coordinator throw."""
     sweep_fails: bool
@@ -113,7 +113,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
 
 
 def _coverage(source: LogSource, merged: list[Merged], missing: list[int], count: int | None) -> Coverage:
-    """Complete if the log has every record from its start to the cut; else only the state is exact."""
+    """Complete if every log partition is here, from its beginning to the cut; else only the state is exact."""
     if count is None:
         return Coverage(value=PARTIAL, reason=unknown_count_text(source.here))
     if missing:
@@ -144,7 +144,7 @@ def _doubts(merged: list[Merged], *, missing: list[int], is_archive: bool) -> li
 
 
 def retention_of(recorded_minutes: int | None, request: ReplayRequest, profile: Profile) -> tuple[int, str]:
-    """(retention in minutes to judge by, its source)."""
+    """(retention in minutes that the verdicts use, its source)."""
     if request.retention_minutes is not None:
         return request.retention_minutes, "asked for"
     if recorded_minutes is not None:
@@ -153,7 +153,7 @@ def retention_of(recorded_minutes: int | None, request: ReplayRequest, profile: 
 
 
 def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Merged]) -> None:
-    """NoCoverage if no record is before the instant, or if a log without timestamps cannot show which records are."""
+    """NoCoverage if no record was written before the instant, or if a log without timestamps cannot show which were."""
     damage = [f"log partition {part.log_partition}: {part.damage}" for part in merged if part.damage]
     if damage and not any(part.records for part in merged):
         more = f"; and {len(damage) - _TOLD_PARTS} more log partitions" if len(damage) > _TOLD_PARTS else ""

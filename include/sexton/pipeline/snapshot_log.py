@@ -1,8 +1,8 @@
 """snapshot_log: copy new records of `__consumer_offsets` from the brokers into the archive, byte for byte.
 
 Each log partition is fetched from the end of its archive to its current high watermark (pipeline.fetch_log). Cluster
-metadata, which is not in the log, is archived every time after the segments: it records what a finished snapshot had.
-Running it again after a crash completes it.
+metadata, which is not in the log, is archived after the segments, also if there are none: a snapshot with metadata is
+finished. After a crash, another run completes the snapshot.
 
 For a cluster that hides the log, an admin snapshot is taken instead (pipeline.snapshot_groups).
 
@@ -62,8 +62,8 @@ LONGEST_WAIT_MS = HOUR_MS
 LOG = "log"
 _NOT_AUTHORIZED = 29  # TOPIC_AUTHORIZATION_FAILED
 ROUNDS = 8
-"""How often a snapshot queries the log ends again when the log changes while it is read. Then it fails, and can be
-retried."""
+"""Maximum number of times that a snapshot queries the log ends, again after each change of the log while it is read.
+After the last it fails, and can be retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class TakenSnapshot:
     """What one snapshot added. `log_offsets` counts log_offsets that the archive covers now and did not before.
 
     For an admin snapshot, `coverage` is `admin`, `admin_because` the reason; `groups` and `offsets` are counts.
-    `alerts` are the breaks in a log's history since the last finished snapshot, `warnings` these and all others.
+    `alerts` are the breaks in a log's history since the last finished snapshot; `warnings` include the alerts.
     """
 
     cluster_id: str
@@ -115,7 +115,7 @@ def run(
     """Take one snapshot. Running it again after a crash completes it; with nothing new it fetches nothing.
 
     `notify` is called with the alerts before the cluster metadata is written: a caller that stores them loses none in a
-    crash, and may get one twice. If the log is hidden, and was never read, this is an admin snapshot.
+    crash, and may get one twice. If the log is hidden and no earlier snapshot read it, an admin snapshot is taken.
     """
     if request.as_of_ms is not None:
         # Only a snapshot of the log needs time to settle.
@@ -200,7 +200,7 @@ def _copy(
 
 
 def earlier(request: SnapshotRequest) -> TakenSnapshot | None:
-    """The finished snapshot that already settles `as_of_ms`, so that a run of that instant needs no new one.
+    """The finished snapshot that already settles `as_of_ms`, so that a run at that instant needs no new one.
 
     None if there is none, or if the archive has several clusters and the request names none. No broker is queried: past
     intervals can be computed while the cluster is down, or after it is gone.
@@ -286,7 +286,8 @@ def _history(survey: _Survey) -> ClusterHistory:
 def _read_late(
     survey: _Survey, lineages: Mapping[int, tuple[Lineage, Origin | None]], work: Sequence[FetchWork], ended_ms: int
 ) -> frozenset[int]:
-    """Log partitions whose archived bytes were recent enough when the snapshot began, but not when it had read on."""
+    """Log partitions whose archived end had been checked recently enough when the snapshot began, but no longer when
+    the new bytes had been read."""
     history = replace(_history(survey), found_at_ms=ended_ms)
     return frozenset(
         part
@@ -298,7 +299,7 @@ def _read_late(
 
 
 def _slow(metadata: ClusterMetadata, work: Sequence[FetchWork], ended_ms: int) -> list[str]:
-    """A warning that a reader slower than delete.retention.ms may miss a tombstone whose value it has read."""
+    """A warning if reading took longer than delete.retention.ms: it may have read a value but missed its tombstone."""
     took_ms, retention_ms = ended_ms - metadata.taken_at_ms, metadata.delete_retention_ms
     if not work or retention_ms is None or took_ms <= retention_ms:
         return []
@@ -364,8 +365,8 @@ def _all_log_ends(session: ClusterSession, name: str) -> tuple[Topic, list[LogEn
 
 
 def _with_epoch(end: ArchiveEnd, before: ClusterMetadata | None) -> ArchiveEnd:
-    """`end` with the leader epoch of the last snapshot if no archived batch has one: an empty range may be truncated
-    and overwritten like any other."""
+    """`end` with the leader epoch of the last snapshot if no archived batch has one: a range without batches may be
+    truncated and overwritten like any other."""
     known = before.log_partitions.get(end.log_partition) if before else None
     if end.leader_epoch != NO_EPOCH or known is None or known.lineage != end.lineage.name:
         return end

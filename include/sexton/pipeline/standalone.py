@@ -1,7 +1,7 @@
 """The stages of one run in one process and one Spark session, without Airflow or a lake: `sexton audit` and `plan`.
 
-They are the stages of the pipeline, so the plan of an instant is the same everywhere. A plan that was not checked is
-not stored: stored plans can be applied.
+They are the stages of the pipeline, so the plan of an instant is the same as from the DAG. A plan whose checks failed
+is not stored: stored plans can be applied.
 """
 
 from dataclasses import dataclass

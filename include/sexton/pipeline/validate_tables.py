@@ -45,8 +45,8 @@ CONF_FOR_FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
     SHUFFLE_PARTITIONS: "1",
 }
-"""Spark settings for few rows. The checks are some dozen queries, and over few rows planning, compiling and starting
-them takes most of the time. So the committed rows are read once and passed to Spark."""
+"""Spark settings for few rows. The checks are several dozen queries, and over few rows planning, compiling and starting
+them takes most of the time. So the rows of the branch are read once and passed to Spark."""
 _SHOWN_FAILURES = 10
 
 
@@ -103,7 +103,7 @@ def conf_for(session: "SparkSession", row_count: int) -> AbstractContextManager[
 def check_folder(folder: RunFolder) -> RunRecord:
     """Check the files of a run folder and write dq_results, without Spark, lake or Great Expectations.
 
-    Failures are only reported.
+    Failures are rows of dq_results, not errors.
     """
     record = folder.read_run()
     checked, files = checked_run(record), files_of(record)

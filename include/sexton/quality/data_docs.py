@@ -10,7 +10,7 @@ _SITE = "sexton"
 _UNUSED_STATIC = ("images/glossary_scroller.gif", "images/validation_failed_unexpected_values.gif")
 """Images of a tour that no page shows. They are most of a site's size."""
 _LOADED = re.compile(r"""<(?:link|script|img)\b[^>]*?\b(?:href|src)="(https://[^"]+)"[^>]*>(?:</script>)?""")
-"""A tag by which a page loads a file from the internet."""
+"""A tag with which a page loads a file from the internet."""
 _BACKGROUND = re.compile(r"url\('https://[^')]*'\)")
 
 
@@ -55,7 +55,8 @@ def write_docs(context: Any, docs: Path) -> None:
 
 
 def _offline(page: str, static: Path, to_static: str) -> str:
-    """Return a page that loads the files next to it. Without a copy (logo, dark theme, charts) it loads nothing."""
+    """Return `page` with local copies in place of the files that it loads from the internet. References to files
+    without a local copy (logo, dark theme, charts) are removed."""
 
     def local(match: re.Match[str]) -> str:
         name = match[1].split("?")[0].rpartition("/")[2]

@@ -16,7 +16,8 @@ CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if 
 _NOT_FILLED: Mapping[Origin | None, str] = {"log": "the log was not read", "admin_snapshots": "it was"}
 """Why a column that only one origin can fill is NULL in a run with another origin."""
 _BROKEN = {"not_null": "IS NULL", "minimum": "< {}", "allowed": "NOT IN ({})", "forbidden": "IN ({})"}
-"""Rule about single values -> what a value is that breaks it, as SQL; for `{}` the values that it is compared with."""
+"""Rule about single values -> SQL condition on a value that breaks it; `{}` stands for what the value is compared
+with."""
 
 
 def checked_tables(origins: Iterable[Origin], *, has_changes: bool) -> tuple[Table, ...]:
@@ -32,7 +33,7 @@ def of_values(
     value: Mapping[str, Sequence[Any]],
     severity: Severity = "critical",
 ) -> Expectation:
-    """An expectation of single columns: column -> what its values are compared with."""
+    """Return an expectation about single columns. `value` maps a column to what its values are compared with."""
     by_column = {column: f"t.{column} {_BROKEN[rule].format(_literals(values))}" for column, values in value.items()}
     sql = f"SELECT t.* FROM {relation_of(table)} t WHERE {' OR '.join(by_column.values())}" if by_column else ""
     return Expectation(

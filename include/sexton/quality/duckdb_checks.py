@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "Sequence[Path] | pa.Table"
 """A table as Parquet files or in memory."""
 _JOINED = ("held_offsets", "decisions", "planned_offsets")
-"""Views that take most of a check's time: they become tables if several expectations query them."""
+"""Views that take most of a check's time: they are materialized as tables if several expectations query them."""
 _FEW_BYTES = 16 * 1024 * 1024
-"""Bytes below which a table is loaded once: many small files are slow to open. Larger tables are read again by each
-query. If all tables together are below it, proofs are skipped."""
+"""A table of fewer bytes that many expectations query is loaded once, because many small files are slow to open. Each
+query reads a larger table again. If all tables together have at most this many bytes, proofs are skipped."""
 _OFTEN, _OFTEN_JOINED = 8, 3
-"""From this many expectations on, a table (view) is loaded into DuckDB; with fewer, each query reads the files."""
+"""Minimum numbers of expectations that query a table (a view of _JOINED) for it to be loaded into DuckDB; with fewer,
+each query reads the files."""
 _MEMORY = "500MB"
 """DuckDB's memory limit; large joins spill the rest to the scratch folder, so memory does not grow with keys."""
 _SETTINGS = {
@@ -65,7 +66,10 @@ def check(
 
 
 def count_broken(tables: Mapping[str, Rows], suites: Suites, run: CheckedRun) -> dict[tuple[str, str], int]:
-    """Return what `spark_checks.count_broken` does. Queries that DuckDB does not understand are left out, too."""
+    """Return (table, name of an expectation) -> number of rows or values that break it, as `spark_checks.count_broken`.
+
+    Expectations whose query DuckDB cannot run are left out.
+    """
     import duckdb
 
     found = {}
@@ -82,7 +86,7 @@ def count_broken(tables: Mapping[str, Rows], suites: Suites, run: CheckedRun) ->
 def _relations(
     tables: Mapping[str, Rows], suites: Suites, run: CheckedRun, scratch: Path | None
 ) -> "Iterator[DuckDBPyConnection]":
-    """A database with what `suites` query: tables, the relations of the run, and views of both."""
+    """Open a database with all that `suites` query: tables, the relations of the run, and views of both."""
     import duckdb
 
     asked = Counter(chain.from_iterable({table, *relations_in(each.sql)} for table in suites for each in suites[table]))

@@ -1,7 +1,7 @@
 """Laws between the tables of a run: each is one SQL query that returns the rows that break it.
 
 A row of offset_verdicts belongs to one row of committed_offsets or unreachable_offsets, a planned tombstone to one
-verdict, and so on: all are compared by key, with NOT EXISTS.
+verdict, and so on: rows are matched by key, with joins and anti joins.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,7 +155,7 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
                 WHERE t.target_log_offset IS DISTINCT FROM o.log_offset
                     OR t.target_committed_offset IS DISTINCT FROM o.committed_offset""",
         ),
-        # Tombstones of a misplaced group that the coordinator serves go to the log partition that it hashes to.
+        # Tombstones of a misplaced group that the coordinator serves go to the log partition that its id hashes to.
         "left_out": (
             "every offset whose verdict is expire is planned, where planning is not blocked",
             f"""SELECT d.* FROM decisions d
@@ -165,7 +165,7 @@ _OF_RUNS: Mapping[str, Mapping[str, Law]] = {
                     ON {_same("m", "d", _GROUP)}
                 WHERE d.verdict = 'expire'""",
         ),
-        # 4.0.0 checks transactions only if there are offsets to expire.
+        # Kafka 4.0.0 checks for open transactions only if the group has offsets to expire.
         "group_with_offsets": (
             "no planned group keeps an offset or has a pending one",
             f"""SELECT t.* FROM planned_groups t CROSS JOIN run r
@@ -225,7 +225,7 @@ _REASONS = {
     "share_group": "no offset has the group id of a share group",
     "undetermined": "for each offset it is known from which log partition clients read it",
 }
-"""Reason why an offset is unreachable -> the sentence that it breaks."""
+"""Reason why an offset is unreachable -> the sentence that such an offset breaks."""
 LAWS: tuple[Expectation, ...] = (
     *_expectations(_OF_RUNS),
     *(

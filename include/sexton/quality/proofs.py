@@ -1,8 +1,8 @@
 """Expectations that the Parquet files of a run prove without a join: for `sexton audit` of many rows.
 
-Sorted keys are unique, and two tables have the same keys if these are equal row by row; minima and maxima of columns
-are in the footers. Only written files are read, a shard at a time. Nothing is refuted here: an expectation that is not
-proven, for example if planning is blocked or groups are misplaced, is checked by SQL.
+Strictly ascending keys are unique, and two tables have the same keys if their keys are equal row by row; minima and
+maxima of columns are in the footers. Only written files are read, one shard at a time. Nothing is refuted here: an
+expectation that is not proven, for example if planning is blocked or groups are misplaced, is checked with SQL.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _THREADS = 2
 
 
 def proven(tables: Mapping[str, Sequence[Path]], suites: Suites, run: CheckedRun) -> set[Name]:
-    """Expectations that no row of `tables` breaks. All files must exist and have the declared columns.
+    """The expectations that the files of `tables` prove. All files must exist and have the declared columns.
 
     The files of a shard have the same index in each table that is split by shard; buckets are in order.
     """
@@ -69,12 +69,12 @@ class _File:
         return pq.ParquetFile(self.path, metadata=self.footer, memory_map=True).read(columns=[*columns])
 
     def distinct(self, column: str) -> set[Any]:
-        """The distinct values of a column. Cheap if they are few, because texts are read as dictionaries."""
+        """The distinct values of a column. Cheap if there are few, because strings are read as dictionaries."""
         file = pq.ParquetFile(self.path, metadata=self.footer, memory_map=True, read_dictionary=[column])
         return set(pc.unique(file.read(columns=[column])[column]).to_pylist())
 
     def bounds(self, column: str) -> "_Bounds | None":
-        """NULL count, minimum and maximum of a column, from the footer; None if it lacks them."""
+        """NULL count, minimum and maximum of a column, from the footer; None if the footer lacks them."""
         if column not in self._numbers:
             return None
         groups = [self.footer.row_group(n).column(self._numbers[column]) for n in range(self.footer.num_row_groups)]
@@ -134,10 +134,10 @@ def _is_below(file: _File, column: str, cuts: Mapping[int, int]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shard:
-    """What the rows of one shard prove. `low` and `high` bound its group ids; None without groups.
+    """What the rows of one shard prove: `kept`. `low` and `high` are its first and last group id; None without groups.
 
     `names` are the groups of its committed offsets. `positions` are the first and the last position of its tombstones,
-    which count up by 1.
+    None unless the positions between them have no gap.
     """
 
     log_partition: int | None
@@ -149,7 +149,8 @@ class _Shard:
 
 
 def _by_rows(files: Mapping[str, Sequence[_File]]) -> set[Name]:
-    """What all rows prove, if every file is of one log partition and no group is in two buckets."""
+    """The expectations that the rows of all shards prove; none unless every file has the rows of a single log partition
+    and no group is in two buckets."""
     if not files.keys() >= set(_TABLES):
         return set()
     shards = [dict(zip(_TABLES, some, strict=True)) for some in zip(*(files[name] for name in _TABLES), strict=True)]
@@ -174,7 +175,7 @@ def _by_rows(files: Mapping[str, Sequence[_File]]) -> set[Name]:
 
 
 def _shard(files: Mapping[str, _File]) -> _Shard | None:
-    """What one shard proves; None if its files are of several log partitions, or the footers do not say of which."""
+    """What one shard proves; None if its files have several log partitions, or if the footers do not show which."""
     parts = [file.bounds("log_partition") for file in files.values()]
     parts.append(files["tombstones"].bounds("target_log_partition"))
     names = [file.bounds("group_id") for file in files.values()]

@@ -66,7 +66,7 @@ class CheckedRun:
     policy: str | None = None
     """The policy as canonical JSON."""
     origins: tuple[Origin, ...] = ("log",)
-    """Evidence of the run: without the log, laws about what only its bytes show do not apply."""
+    """Evidence of the run. Without `log`, laws about what only the bytes of the log show do not apply."""
     has_changes: bool = False
     """Whether the run writes the changes of an interval."""
 

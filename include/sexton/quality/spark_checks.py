@@ -34,11 +34,11 @@ CONF_FOR_MANY_ROWS = {
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
 """Spark settings for checking many rows. The views are distributed by group and sorted by key: with these settings
-Spark neither exchanges nor sorts them again for a join or a count by key, and there is nothing to adapt."""
+Spark neither exchanges nor sorts them again for a join or a count by key, so adaptive execution has nothing to do."""
 _WHOLE = "whole_"
-"""Prefix of the view with all columns of a table, whose own view has fewer."""
+"""Prefix of a second view of a table, with all columns: the view without the prefix may have fewer."""
 _PARTITION_OF = {"tombstones": "target_log_partition"}
-"""The log partition by which a table is joined, where it is not the column log_partition."""
+"""Table -> the column with the log partition that joins use, if it is not log_partition."""
 _Query = tuple[Sequence[tuple[str, str]], str]
 """Expectations to count, as (table, name), and the SQL of an array of their counts: `... FROM ...`."""
 
@@ -62,8 +62,8 @@ def check(
 ) -> list[ExpectationResult]:
     """Return the results of all expectations. With `docs` write the Data Docs there, replacing earlier ones.
 
-    The rows of `known` tables were passed to Spark, which need not keep them. `count` may replace `count_broken`;
-    expectations that it counts as broken or leaves out are run on Spark.
+    The rows of `known` tables are in this process and were passed to Spark, so Spark need not cache them. `count` may
+    replace `count_broken`; expectations that it counts as broken or leaves out are run on Spark.
     """
     load_library()
     import great_expectations as gx
@@ -150,9 +150,10 @@ def create_views(
 ) -> dict[str, "DataFrame"]:
     """Register the views that queries read, and return their rows by name.
 
-    Few rows need neither caching nor an exchange. Many rows, but for those of `known` tables, stay in memory, or on the
-    executors' disks, until unpersisted: distributed by group and sorted by key. With `counted`, only the columns stay
-    that the queries of those suites name, and a view with the prefix _WHOLE reads all of them from the table.
+    With a single shuffle partition (few rows) nothing is cached or exchanged. Otherwise the rows, except those of
+    `known` tables, are distributed by group, sorted by key, and cached in memory or on the executors' disks until
+    unpersisted. With `counted`, only the columns that the queries of these suites name are cached; a second view, with
+    the prefix _WHOLE, reads all columns from the table.
     """
     task_count = _task_count(spark)
     spread = [name for name in tables if name not in known] if task_count > 1 else []
@@ -176,7 +177,7 @@ def create_views(
     for name, sql in VIEWS.items():
         if needs(sql) <= tables.keys():
             spark.sql(sql).createOrReplaceTempView(name)
-    if spread:  # tasks of the counts would wait for one another's rows
+    if spread:  # fill the caches first: tasks of the counts would wait for one another's rows
         spark.sql(" UNION ALL ".join(f"SELECT count(*) FROM {name}" for name in spread)).collect()
     return views
 

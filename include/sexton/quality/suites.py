@@ -1,4 +1,4 @@
-"""The suite of each table: what its declaration says, the laws, and expectations that users have added."""
+"""The suite of each table: the expectations from its declaration, the laws, and expectations that users have added."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,8 @@ Suites = Mapping[str, Sequence[Expectation]]
 """Expectations by table."""
 NEEDS_LOG = "does not apply: coverage is admin, and this needs the log"
 _OF_THE_LOG = ("load_profile", "undecodable_records", "unreachable_offsets", "runs")
-"""Tables whose laws need the log: only its bytes fill them; the law about `runs` says whether it is complete."""
+"""Tables whose laws need the log. Only the log's bytes fill them; the law about `runs` says whether the log is
+complete."""
 _RELATION = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)", re.IGNORECASE)
 _HEADER = re.compile(r"^--\s*(\w+):\s*(.+?)\s*$")
 
@@ -40,7 +41,7 @@ def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
 
 
 def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:
-    """Return the expectations of tables that are not part of a run: from their declarations, and their laws."""
+    """Return the expectations of audit tables, by table: from the declaration of each table, and its laws."""
     return {
         table.name: [*declared_expectations(table, run), *(law for law in AUDIT_LAWS if law.table == table.name)]
         for table in tables
@@ -146,7 +147,7 @@ def _wrong_columns(table: Table, schema: pa.Schema) -> list[str]:
 
 
 def _same_type(column: Column, kind: pa.DataType) -> bool:
-    """Return whether a type is the declared one, whatever the name of its list items."""
+    """Return whether a type is the declared one; names of list items are not compared."""
     if pa.types.is_list(column.type) and pa.types.is_list(kind):
         return bool(column.type.value_type == kind.value_type)
     return bool(column.type == kind)

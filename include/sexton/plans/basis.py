@@ -24,7 +24,8 @@ _LOG_WAS_READ = ("complete", "partial")
 
 
 def basis_of(about: Mapping[str, object]) -> Basis:
-    """The basis stored as `about` (other keys are ignored). Any coverage but the log's means admin snapshots."""
+    """The basis stored as `about` (other keys are ignored). A coverage other than those of the log (`complete`,
+    `partial`) means admin snapshots."""
     coverage = str(about.get("coverage", "complete"))
     if coverage in _LOG_WAS_READ:
         return BY_LOG

@@ -1,7 +1,7 @@
 """Checks that a plan that was read is consistent: everything derived is computed again and compared.
 
-People approve a plan's rows, but its keys and batches are written: they have to agree. Not here: hashes and names of
-files (read_plan), and whether the plan still fits the cluster (execution.delete).
+People approve a plan's rows, but its keys and batches are what is written, so rows, keys and batches have to agree. Not
+here: hashes and names of files (read_plan), and whether the plan still fits the cluster (execution.delete).
 """
 
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ def plan_id_of(plan: Plan) -> str:
 
 
 def plan_id_by(record: RunRecord | PlanRecord, tombstones: Mapping[int, str]) -> str:
-    """The plan_id of a run or plan; `tombstones` is as in `plan_id`."""
+    """The plan_id of a run or plan; `tombstones` is log partition -> SHA-256 of its planned rows."""
     return plan_id(
         cluster_id=record.cluster_id,
         topic_id=record.topic_id,

@@ -1,7 +1,7 @@
 """Compares a plan with the limits of its policy or of the settings, and warns of offsets that the policy keeps or holds
 but the broker will expire.
 
-A policy never keeps the broker from expiring an offset.
+A policy never stops the broker from expiring an offset.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ def policy_of(record: RunRecord) -> Policy | None:
 
 
 def entry_of(policy: Policy, cause: str) -> Rule | None:
-    """The rule in a cause such as `rule:NAME`; None for other causes."""
+    """The rule NAME of the cause `rule:NAME`; None for other causes."""
     name = cause.removeprefix(RULE)
     return None if name == cause else next((rule for rule in policy.rules if rule.name == name), None)
 
@@ -42,14 +42,15 @@ def default_limits() -> DefaultLimits:
 
 
 def owner_totals(verdicts: pa.Table) -> Counter[str]:
-    """Number of offsets by owner of the deciding rule."""
+    """Owner of the deciding rule -> number of offsets."""
     return Counter({item["values"]: item["counts"] for item in pc.value_counts(verdicts["policy_owner"]).to_pylist()})
 
 
 def limits_exceeded(
     policy: Policy, totals: Mapping[str, int], taken: Mapping[str, int], *, groups_losing: int, groups_total: int
 ) -> list[str]:
-    """A sentence for each limit that a plan exceeds. `taken` counts its offsets by owner, `totals` those of the run."""
+    """A sentence for each limit that a plan exceeds. `taken` is owner -> offsets that the plan removes, `totals` is
+    owner -> offsets in the run."""
     owners = {owner: OwnerCount(taken=count, total=totals.get(owner, 0)) for owner, count in taken.items()}
     counts = Counts(
         offset_count=sum(taken.values()), group_count=groups_losing, groups_total=groups_total, owners=owners
@@ -59,16 +60,21 @@ def limits_exceeded(
 
 @dataclass(frozen=True, slots=True)
 class Unheeded:
-    """What the broker removes in spite of a policy. `by_hold` has for each hold: offsets, their groups, and how many of
-    the offsets are due. `kept` counts due offsets that the policy keeps."""
+    """Counts of what the broker removes in spite of a policy.
+
+    `by_hold` has, for each hold of the policy in order, the offsets that the broker expires before the hold ends, their
+    groups, and how many of these offsets have already expired. `kept` counts expired offsets that the policy keeps.
+    """
 
     by_hold: tuple[tuple[int, int, int], ...]
     kept: int
 
 
 def unheeded(policy: Policy, verdicts: pa.Table) -> Unheeded:
-    """Unheeded of some verdicts, which must include all verdicts of a group or none. Offsets that `sexton keep` keeps
-    alive are not lost."""
+    """Count what the broker removes in spite of `policy`, from verdicts that include all of a group's or none.
+
+    Held offsets that `sexton keep` keeps alive are not counted.
+    """
     is_alive = pc.is_in(verdicts["keep_status"], value_set=ALIVE)
     held = verdicts.filter(pc.and_not(pc.equal(verdicts["policy_verdict"], "hold"), is_alive))
     is_due = pc.equal(verdicts["broker_verdict"], "expire")
@@ -89,7 +95,7 @@ def not_held(policy: Policy, found: Sequence[Unheeded]) -> tuple[int, list[str]]
 
 
 def _removed_anyway(hold: Hold, held: pa.Table) -> tuple[int, int, int]:
-    """(offsets, groups, due offsets) that the broker removes before the hold ends."""
+    """(offsets that the broker expires before the hold ends, their groups, how many of them have already expired)."""
     mine = held.filter(pc.equal(held["policy_rule"], hold.name))
     at_ms = mine["broker_expires_at_ms"]
     is_in_time = pc.is_valid(at_ms) if hold.until_ms is None else pc.less(at_ms, hold.until_ms)

@@ -49,10 +49,11 @@ class _Part(BaseModel):
 
 
 class Losses(_Part):
-    """The deletions for one cause: `offsets` committed offsets of `groups` groups, and `deleted_groups` whole groups.
+    """The deletions for one cause: `offsets` committed offsets of `groups` groups, and the groups deleted entirely
+    (`deleted_groups`).
 
-    A whole group counts for the cause of its last offset. `owner`, `reason` and `ticket` come from the rule; None if
-    the cause is not a rule.
+    A deleted group counts for the cause of its last offset tombstone, if it has one. `owner`, `reason` and `ticket`
+    come from the rule; None if the cause is not a rule.
     """
 
     cause: str
@@ -91,14 +92,14 @@ class Beyond(_Part):
 class PlanRecord(_Part):
     """plan.json: cluster, instant and rules of a plan, its counts, and the SHA-256 of each of its files.
 
-    `counts` are tombstones, offsets (of them), group_records (the others), groups_losing, groups_deleted, groups_total
-    (a group counts in every log partition that has it), held_expiring (offsets under a hold that the broker removes
-    before the hold ends).
+    `counts` has `tombstones`, of which `offsets` remove an offset and `group_records` do not; groups_losing,
+    groups_deleted, groups_total (a group counts in every log partition that has it); held_expiring (offsets under a
+    hold that the broker removes before the hold ends).
 
     A plan with `over_limits` is never applied, nor is a plan that uses another retention than the broker's. `codec` and
     `record_format` (magic) describe the batches. `max_message_bytes` and `broker_retention_ms` are from the snapshot,
     None if it did not record them; without the retention `beyond` is None as well. A plan's age counts from `as_of_ms`.
-    `coverage` is the run's; with `admin` the plan names its `admin_snapshot`, and only has committed offsets.
+    `coverage` is the run's; with `admin` the plan names its `admin_snapshot`, and only removes committed offsets.
     """
 
     format: Literal[2] = 2

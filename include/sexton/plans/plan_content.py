@@ -40,7 +40,7 @@ from sexton.verdicts.expiry import is_of_offset
 GROUPS_SHOWN = 100
 ROWS_SHOWN = 5
 TYPED_OFFSETS = 1_000
-"""The most offsets that one of Kafka's commands is made for."""
+"""Maximum number of offsets in a command of Kafka's: for more, no command is given."""
 NAMES_SHOWN = 60
 VERDICT = (
     *("broker_reason", "broker_expires_at_ms", "policy_reason", "policy_rule", "policy_expires_at_ms"),
@@ -66,9 +66,9 @@ class OffsetLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLoss:
-    """A group that would lose `offsets` of its `offset_count`; `rows` are the first of these offsets.
+    """A group that would lose `offsets` of its `offset_count` offsets; `rows` are the first of the lost offsets.
 
-    `command` is Kafka's own for the same deletion; None where it would be too long to type.
+    `command` is Kafka's own command for the same deletion; None if it would be too long to type.
     """
 
     group_id: str
@@ -101,8 +101,8 @@ class PlanContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPart:
-    """What one shard adds to a plan; `counts` as in PlanRecord. No group is in two shards of a log partition. A group
-    with offsets in two log partitions, because the partition count has changed, counts in both."""
+    """What one shard adds to a plan; `counts` are those of PlanRecord. No group is in two shards of a log partition. A
+    group with offsets in two log partitions, because the partition count has changed, counts in both."""
 
     shard: Shard
     counts: Counter[str]
@@ -110,7 +110,7 @@ class PlanPart:
     losses: list[Losses]
     unheeded: Unheeded | None
     totals: Counter[str]
-    """Number of offsets by owner of a rule."""
+    """Owner of a rule -> number of offsets."""
     shown: ShownGroups
 
 
@@ -127,7 +127,7 @@ def part_of(
 
     The column target_row of `tombstones` (verdicts.expiry.plan) is the row of the offset in the held offsets of its log
     partition. `judged` (the verdicts: VERDICT, and VERDICTS of plans.limits), `held` (runs.judging.read_held) and
-    `groups` are the shard's; those of misplaced groups are read.
+    `groups` have the shard's rows; rows of misplaced groups are read from `folder`.
     """
     undo, verdicts, at = _undo(folder, record, shard, offset_rows(tombstones.select(_TARGET)), judged, held)
     policy = policy_of(record)
@@ -212,7 +212,7 @@ _COUNTS = ("tombstones", "offsets", "group_records", "groups_losing", "groups_de
 
 
 def _warnings(record: RunRecord) -> list[str]:
-    """Warnings that belong on the plan: they are the same for any run of the same instant."""
+    """Warnings that belong on the plan: they are the same for any run at the same instant."""
     blocked = sorted(record.blocked.items())
     found = [*record.profile_doubts, *(f"nothing is planned for log partition {part}: {why}" for part, why in blocked)]
     if record.coverage != "complete":
@@ -235,7 +235,7 @@ def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses
         zip(coded.dictionary.to_pylist(), *counted, strict=True)
     ):
         if not (offset_count or deleted_count):
-            continue  # only of groups that also lose offsets
+            continue  # only on group tombstones of groups that count for the cause of an offset
         rule = None if policy is None else entry_of(policy, cause)
         found.append(
             Losses(
@@ -271,7 +271,7 @@ def joined_losses(parts: Sequence[Sequence[Losses]]) -> list[Losses]:
 
 
 def taken_by(losses: list[Losses]) -> dict[str, int]:
-    """Number of removed offsets by owner of the rule."""
+    """Owner of the rule -> number of removed offsets."""
     taken: dict[str, int] = {}
     for loss in losses:
         if loss.owner is not None:
@@ -284,8 +284,8 @@ def _group_rows(tombstones: pa.Table) -> pa.Table:
 
 
 def shown_of(tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, at: pa.Array, groups: pa.Table) -> ShownGroups:
-    """What the page shows of some tombstones. `undo` has a row for each offset tombstone; `at` are the rows of their
-    verdicts in `verdicts` (VERDICT). `groups` (GROUP) has a row for each group that loses offsets."""
+    """What the page shows of some tombstones. `undo` has a row for each offset tombstone, and `at` the row number of
+    its verdict in `verdicts` (VERDICT). `groups` (GROUP) has a row for each group that loses offsets."""
     deleted = pc.unique(_group_rows(tombstones.select(_GROUP_OF))["group_id"])
     losing = pc.unique(undo["group_id"])
     bare = deleted.filter(pc.invert(pc.is_in(deleted, value_set=losing)))
@@ -313,7 +313,7 @@ def _most_first(loss: GroupLoss) -> tuple[int, bytes]:
 def _first_groups(
     tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, at: pa.Array, groups: pa.Table, deleted: pa.Array
 ) -> list[GroupLoss]:
-    """Groups with the largest losses, then by id."""
+    """The groups that lose most offsets, in descending order of loss, then in the order of `undo`."""
     if not undo.num_rows:
         return []
     starts = np.flatnonzero(np.diff(_group_numbers(undo), prepend=-1))
@@ -374,7 +374,7 @@ def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetL
 
 
 def _is_home(tombstones: pa.Table, shard: Shard) -> bool:
-    """Whether all groups of some tombstones belong to the shard's log partition, none is misplaced elsewhere."""
+    """Whether all values that the tombstones remove are in the shard's log partition: no group is misplaced."""
     return pc.all(pc.equal(tombstones["target_log_partition"], shard.log_partition)).as_py() is not False
 
 
@@ -387,8 +387,8 @@ def _groups_of(folder: RunFolder, tombstones: pa.Table) -> pa.Table:
 def _undo(
     folder: RunFolder, record: RunRecord, shard: Shard, planned: pa.Table, judged: pa.Table, held: pa.Table
 ) -> tuple[pa.Table, pa.Table, pa.Array]:
-    """For the offset tombstones, in order: the values that they remove; verdicts of all offsets (VERDICT, and
-    broker_verdict by the broker's retention); and the row of each tombstone's verdict in these."""
+    """(values that the offset tombstones remove, in order; verdicts of all offsets: VERDICT, and the broker_verdict
+    with the broker's own retention; the row of each tombstone's verdict in these verdicts)."""
     targets, rows = (np.asarray(planned[name]).copy() for name in ("target_log_partition", "target_row"))
     values, verdicts, before = [UNDO.empty_table()], [_VERDICTS.empty_table()], 0
     for part in np.unique(targets).tolist():  # several if a group is misplaced

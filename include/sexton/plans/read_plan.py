@@ -39,10 +39,10 @@ _MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 
 
 def read_plan(fs: pafs.FileSystem, root: str, cluster_id: str | None, plan_id: str) -> Plan:
-    """A plan in the archive; `cluster_id` as in `archive.cluster_metadata.the_cluster`.
+    """Return a plan from the archive; `cluster_id` is as in `archive.cluster_metadata.the_cluster`.
 
-    UsageError if there is none with that id. Refused if anything differs from plan.json: a file's hash, its name, its
-    columns, the plan_id of its rows, a key, a batch, or a value missing from undo.
+    UsageError if there is no plan with that id. Refused if anything differs from plan.json: the hash, name or columns
+    of a file, the plan_id of the rows, a key, a batch, or a value missing from undo.
     """
     cluster = require_cluster(fs, root, cluster_id)
     folder = plan_folder(root, cluster, plan_id)
@@ -56,7 +56,7 @@ def read_plan(fs: pafs.FileSystem, root: str, cluster_id: str | None, plan_id: s
 
 
 def own_plan(folder: RunFolder) -> Plan:
-    """The plan that a run has made, with the same checks as in `read_plan`."""
+    """Return the plan that a run has made, after the checks of `read_plan`."""
     own = folder.path(FOLDER)
     return _read_folder(folder.fs, own, within=own)
 
@@ -72,7 +72,7 @@ def plan_sha256(data: bytes) -> str:
 
 
 def _read_folder(fs: pafs.FileSystem, folder: str, *, within: str) -> Plan:
-    """The plan in a folder, as in `read_plan`. Links below `within` are refused."""
+    """Return the plan in a folder, after the checks of `read_plan`. Symbolic links below `within` are refused."""
     manifest = f"{folder}/{MANIFEST}"
     data = read_file(fs, manifest, within=within)
     record = _record(data, manifest)
@@ -109,7 +109,7 @@ def read_named(fs: pafs.FileSystem, folder: str, name: str, sha256: str, *, with
 
 
 def read_file(fs: pafs.FileSystem, path: str, *, within: str) -> bytes:
-    """A file's bytes; Refused if it does not exist, or if a link below `within` leads to it."""
+    """A file's bytes; Refused if it does not exist, or if its path has a symbolic link below `within`."""
     if isinstance(fs, pafs.LocalFileSystem):
         relative = os.path.normpath(path).removeprefix(os.path.normpath(within))
         if os.path.realpath(path) != os.path.realpath(within) + relative:

@@ -1,15 +1,15 @@
 """Writes plans: what a run leaves in `<run>/plan/`, and what the archive keeps of it.
 
     <archive>/<cluster_id>/plans/<plan_id>/tombstones/<N>.parquet  every planned record of log partition N, in order
-                                          /undo/<N>.parquet        every committed offset that would go, in full
+                                          /undo/<N>.parquet        every committed offset to be removed, in full
                                           /batches/<N>.log         the record batches
-                                          /plan.html               the same for people
+                                          /plan.html               a page for approvers
                                           /plan.json               PlanRecord, written last: without it there is no plan
 
-`plan_sha256` is the SHA-256 of plan.json's bytes, and plan.json has the SHA-256 of every other file: approving that
-number approves every byte. The same interval gives the same bytes on any machine and in any run. Another version of the
-code may compute the same plan (plan_id) but write other bytes. They replace the old ones, whose approval is void then.
-During the replacement readers are refused.
+`plan_sha256` is the SHA-256 of plan.json's bytes, and plan.json has the SHA-256 of every other file: approving
+plan_sha256 approves every byte. The same input gives the same bytes on any machine and in any run. Another version of
+the code may compute the same plan (plan_id) but write other bytes. These replace the old bytes, and an approval of the
+old plan_sha256 is then void. During the replacement reading the plan is refused.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ Page = Callable[[PlanContent], bytes]
 def write_log_partition(
     folder: RunFolder, log_partition: int, *, tombstones: Iterable[pa.Table], undo: Iterable[pa.Table], batches: bytes
 ) -> dict[str, str]:
-    """Write the files of one log partition, whose tables may come in pieces; return file name -> SHA-256."""
+    """Write the files of one log partition, from tables that may be split; return file name -> SHA-256."""
     files = {
         f"{TOMBSTONES_FOLDER}/{log_partition}.parquet": _parquet(tombstones, WRITTEN_TOMBSTONES),
         f"{UNDO_FOLDER}/{log_partition}.parquet": _parquet(undo, UNDO),

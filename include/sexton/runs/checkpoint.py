@@ -8,8 +8,8 @@ A shard is a log partition, or a bucket of a log partition with very many keys (
 A checkpoint is used only if everything that a fold depends on agrees: cluster, topic, the lineage of every log
 partition, a cut that is not after the requested one, the profile, the format of a fold, the cap on inflated batches,
 and the SHA-256 of every file. Whoever can write to the archive can forge all of these, so the fold is also validated
-when it is read (kernels). A checkpoint that does not fit is skipped with a warning. The next older one is tried, and a
-full replay comes last: the result is the same.
+when it is read (kernels). A checkpoint that does not agree is skipped with a warning, and the next older one is tried.
+If none agrees, the log is replayed in full, with the same result.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from sexton.settings import settings
 CHECKPOINTS_FOLDER = "checkpoints"
 MANIFEST = "checkpoint.json"
 RULES_OF_FOLDS = 4
-"""Version of the folding rules. Raise it whenever the same bytes fold differently; columns are compared anyway."""
+"""Version of the folding rules. Raise it whenever the same bytes fold differently; columns are compared separately."""
 _MAX_TRIED = 50
 _NAME = re.compile(r"(\d{1,19})-(.+)")
 _FILE = re.compile(r"(\d{1,9})(-\d{4})?/[a-z_]+\.parquet")
@@ -93,15 +93,16 @@ class StartFold:
         if not others:
             return bucket_of(self._read(first, profile), ids)
         rest = rest_of(self._read(first, profile, without_groups=True), is_first=ids.is_first)
-        if ids.is_first:  # the first bucket also has the counters of all
+        if ids.is_first:  # the first bucket also has the counters of all buckets
             rest = with_groups(rest, (self._read(each, profile, without_groups=True).state for each in others))
         some = zip(ranges_of(self.bounds), [first, *others], strict=True)
         return with_groups(rest, (groups_of(self._read(each, profile), ids) for own, each in some if own.overlaps(ids)))
 
     def groups_by_id(self, *, most_rows: int) -> list[tuple[str | None, int]]:
-        """(group id, number of keys from it up to the next id), with about `most_rows` keys each.
+        """(group id, number of keys from this id up to the next one), at steps of about `most_rows` keys.
 
-        Estimated as if all groups of a bucket had equally many. DamagedCheckpoint if a file is missing or has changed.
+        An estimate, as if all groups of a bucket had the same number of keys. DamagedCheckpoint if a file is missing or
+        has changed.
         """
         found: list[tuple[str | None, int]] = []
         for shard in shards_of(self.log_partition, self.bounds):
@@ -144,7 +145,7 @@ class Base:
     """A checkpoint to continue from: its files are in `folder`, `positions` are the cuts that it reaches.
 
     `name` is the name of its folder in the archive. `hashes` are the SHA-256s that its files must have, from its
-    manifest; None for a fold of the same run.
+    manifest; None for a fold that is not published yet.
     """
 
     as_of_ms: int
@@ -311,22 +312,22 @@ def doubt_of_positions(positions: Mapping[int, LogPosition], source: LogSource) 
 
 
 def without_damaged(work: Callable[[Nearest], _T], *, known: Base | None, is_full: bool) -> _T:
-    """The result of `work`, which is repeated while it finds another damaged checkpoint.
+    """Return the result of `work`. Each time that it finds a checkpoint damaged, it is called again without that one.
 
-    `known` is preferred to all published checkpoints; with `is_full` none is used.
+    `known` is preferred to all published checkpoints; with `is_full` no checkpoint is used.
     """
     damaged: dict[str, str] = {}
     while True:
         try:
             return work(partial(_nearest, damaged=damaged, known=known, is_full=is_full))
         except DamagedCheckpoint as error:
-            if str(error.where) in damaged:  # it was to skip that one
+            if str(error.where) in damaged:  # `work` should have skipped it
                 raise
             damaged[str(error.where)] = error.message
 
 
 def odd_part(manifest: CheckpointManifest) -> str | None:
-    """A file in the manifest that is not a file of a fold, or what is wrong with its buckets; None if all is well."""
+    """What is wrong with a manifest: a file that is not a file of a fold, or the bounds of buckets; else None."""
     if odd := next((name for name in manifest.files if not _FILE.fullmatch(name)), None):
         return f"not a file of a fold: {odd!r}"
     for part, bounds in manifest.bounds.items():

@@ -3,9 +3,9 @@
 Proof is the recorded broker's version, a record that only a newer coordinator writes, a log without a batch of the
 newest record format, or anything else that leaves a single coordinator (release_bounds). Without proof the choice stays
 open, because 2.x and 4.0 can write the same log. Then the newest possible rules apply, with the longer of Kafka's
-default retentions: a warning says so, and no plan is kept that could be applied. A requested profile is used as it is;
-if the log or the recorded broker contradicts it, every command says so. Brokers of 3.8 and 3.9 can run either
-coordinator: records of consumer groups in their log prove the new one.
+default retentions: a warning says so, and no plan is stored, so none can be applied. A requested profile is used as it
+is; if the log or the recorded broker contradicts it, every command says so. Brokers of 3.8 and 3.9 can run the old or
+the new coordinator: records of consumer groups in their log prove the new one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ _FIRST_NEW_TYPE, _LAST_NEW_TYPE = 3, 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A profile and its proof. `doubts` contradict it, `open_points` are not proven."""
+    """A profile and its proof. `doubts` say what contradicts the profile, `open_points` what is not proven."""
 
     profile: Profile
     source: str
@@ -72,7 +72,7 @@ class ProfileEvidence:
     group_versions: frozenset[int] = frozenset()
     """Versions of the values of type 2."""
     has_refused: bool = False
-    """Whether the reader's profile cannot read something, which may mean a newer coordinator."""
+    """Whether the reader's profile cannot read part of the log, which may mean a newer coordinator."""
 
     @property
     def new_types(self) -> frozenset[int]:
@@ -100,7 +100,8 @@ class ProfileEvidence:
 
 
 def joined(buckets: Sequence[ProfileEvidence]) -> ProfileEvidence:
-    """Evidence of a log partition from its buckets (kernels.buckets), each of which counts all its batches."""
+    """Evidence of a log partition from its buckets (kernels.buckets), each of which counts all batches of the log
+    partition."""
     return replace(
         buckets[0],
         record_types=frozenset().union(*(one.record_types for one in buckets)),
@@ -159,7 +160,7 @@ def of_evidence(parts: Sequence[ProfileEvidence], disk: ReleaseBounds = UNBOUNDE
 
 
 def _java(proof: str, since: Release, parts: Sequence[ProfileEvidence], disk: ReleaseBounds) -> Choice:
-    """The Java coordinator from `since` on."""
+    """The Java coordinator of the newest release from `since` on that the bounds allow."""
     choice = _proven("group_coordinator", proof)
     bounds = bounds_of(parts, disk)
     at_least, at_most = max(since, bounds.lowest or since), bounds.highest
@@ -218,7 +219,7 @@ def contradiction(profile: Profile, parts: Sequence[ProfileEvidence]) -> str | N
 
 
 def _newer(profile: Profile, parts: Sequence[ProfileEvidence]) -> str | None:
-    """The evidence in the log of a later release."""
+    """What in the log a coordinator of `profile` does not write or cannot read; None without such evidence."""
     types = sorted({number for part in parts for number in part.new_types if not profile.reads(number)})
     if types:
         found = f"it has records of type {', '.join(map(str, types))}, which that coordinator does not write"
@@ -259,7 +260,7 @@ def _proven(profile: str, proof: str) -> Choice:
 
 
 def ambiguous(profile: Profile = profiles.NEWEST, reasons: Sequence[str] = ()) -> Choice:
-    """The newest possible profile, unproven; `reasons` are what bounds it."""
+    """The newest possible profile, unproven; `reasons` say what bounds the release."""
     taken = "the newest" if profile == profiles.NEWEST else f"{profile.text} ({'; '.join(reasons)})"
     unknown = f"nothing in the log proves whose coordinator wrote it: taken for {taken}; --profile says otherwise"
     return Choice(profile=profile, source=AMBIGUOUS, open_points=[unknown])

@@ -1,5 +1,5 @@
 """Evidence in a broker's log directories other than the offsets log: `__cluster_metadata`, `bootstrap.checkpoint` and
-`meta.properties`. Each is used as a whole or not at all; notes record the conclusions."""
+`meta.properties`. Each is used completely or not at all; notes record the conclusions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +24,9 @@ _UNKNOWN = [-1, -1]
 class DiskEvidence:
     """What the disk shows, None where it shows nothing; `partition_count` and settings are of the offsets topic.
 
-    `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]} as in archive.cluster_metadata, with -1
-    for partitions that are not on the disk, or if the disk is later than the instant. `notes` are the conclusions.
+    `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]} as in archive.cluster_metadata. Start
+    and end are -1 for partitions not on the disk, and for all if the disk is newer than the instant. `notes` are the
+    conclusions.
     """
 
     topics: list[dict[str, Any]] | None = None
@@ -98,7 +99,7 @@ def _of_level(bounds: ReleaseBounds, found: MetadataLog, where: str) -> ReleaseB
 
 
 def _of_brokers(bounds: ReleaseBounds, found: MetadataLog) -> tuple[ReleaseBounds, str | None]:
-    """(bounds by the versions that registered brokers support, the brokers' release if only one is possible)."""
+    """(bounds from the versions that registered brokers support, the brokers' release if only one is possible)."""
     releases = [release_of_level(level or 0) for level in found.brokers.values()]
     known = [release for release, _ in releases if release is not None]
     if not known or len(known) < len(releases):

@@ -1,7 +1,7 @@
 """Spreads work over a Spark session.
 
 The work of a stage is a list of items (slices of log, or log partitions) and a plain function. Results sent back to the
-driver are small. Output of one map that the next one needs goes through Spark's shuffle (`Exchange`). Tables and
+driver are small. Output of one map that the next map needs goes through Spark's shuffle (`Exchange`). Tables and
 checkpoints stay in the run folder, which executors read and write directly.
 """
 
@@ -67,21 +67,21 @@ class Engine:
         return self._session
 
     def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
-        """Results of `work` for every item, in the order of `items`: one Spark task per item, of any size."""
+        """Results of `work` for every item, in the order of `items`. Each item is one Spark task, whatever its size."""
         if not items:
             return []
         return without_errors(self._spread(label, items, _errors_as_results(work), work_bytes))
 
     def exchange(self, folder: Folder, work_bytes: int) -> "Exchange":  # noqa: ARG002  # a subclass needs it
-        """An exchange for two consecutive maps: the tasks of the second read what tasks of the first made."""
+        """An exchange for two consecutive maps: tasks of the second map read what tasks of the first map made."""
         return Exchange(self, work_bytes)
 
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # as above
-        """Whether `map` runs so many bytes in this process and the results may stay in memory for the next map."""
+        """Whether `map` handles this many bytes in this process, and results may stay in memory for the next map."""
         return False
 
     def has_threads_for(self, work_bytes: int) -> bool:
-        """Whether `map` runs so many bytes in this process, provided that its results do not stay in memory."""
+        """Whether `map` handles this many bytes in this process if its results do not stay in memory."""
         return self.works_here(work_bytes)
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], work_bytes: int | None) -> list[R]:
@@ -219,9 +219,10 @@ class Making(Generic[T, R]):
 
 
 def keep_imports() -> None:
-    """Freeze all objects imported so far, so that no collection scans them: a tenth of a second each, also at exit.
+    """Freeze all objects imported so far, so that no garbage collection scans them: each, also the one at exit, would
+    take a tenth of a second more.
 
-    In a reused Spark worker these are the imports of its first task: Spark collects after every task.
+    In a reused Spark worker these are the imports of its first task: Spark collects garbage after every task.
     """
     if not gc.get_freeze_count():
         gc.freeze()
@@ -253,7 +254,8 @@ def without_errors(results: list[R]) -> list[R]:
 
 
 def _errors_as_results(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Work whose SextonErrors are results: Spark would retry them and hide them in its own errors."""
+    """`work` that returns a SextonError as its result: Spark would retry a task that raises, and hide the error in its
+    own."""
 
     def worked(*given: Any) -> Any:
         try:

@@ -1,9 +1,9 @@
 """Reads the segments of a run into one fold per log partition: folds ranges of the log, then merges the partial folds.
 
-An engine's tasks fold and merge the ranges; neighbouring ranges are folded onto one another. With a checkpoint, only
-the log after its cuts is read and merged onto it. A log partition with very many keys is merged in buckets of group
-ids, one task per bucket: partial folds are passed on in pieces by group id, so that a task receives only its range. The
-folds are written to `fold/<shard>` of the run folder, unless no later run will continue from them.
+An engine's tasks fold and merge the ranges; a task folds neighbouring ranges into one partial fold. With a checkpoint,
+only the log after its cuts is read and merged onto it. A log partition with very many keys is merged in buckets of
+group ids, one task per bucket: partial folds are passed on in pieces by group id, so that a task receives only its
+range. The folds are written to `fold/<shard>` of the run folder, unless no later run will continue from them.
 """
 
 import pickle
@@ -58,9 +58,10 @@ _MEMORY_BYTES = 512 * 1024 * 1024
 """Memory (bytes) for a run's folds between two maps; larger folds go to files."""
 _GLIMPSE_BYTES, _SAMPLE_BYTES = 64 * 1024, 1024 * 1024
 _PARTS_A_TASK = 4
-"""Log ranges that one Spark task folds onto one another: fewer, larger partial folds to pass on and merge."""
+"""Log ranges that one Spark task folds into one partial fold, so that fewer partial folds are passed on and merged."""
 _PIECES_PER_BUCKET = 8
-"""Number of pieces per bucket. Buckets start at a piece boundary: up to one piece of each partial fold too large."""
+"""Number of pieces per bucket. Buckets start at piece boundaries, so a bucket may have up to one piece of each partial
+fold too much."""
 
 
 class KeptFold:
@@ -126,9 +127,9 @@ class _Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partial:
-    """A partial fold to pass on: one span if it is whole, else its rest and then its groups by id (kernels.buckets).
+    """A partial fold to pass on: one span if it is small, else its rest and then its groups by id (kernels.buckets).
 
-    `index` is its first range of the log, `task` the number of the task that made it.
+    `index` is the number of its first log range, `task` the number of the task that made it.
     """
 
     log_partition: int
@@ -143,9 +144,10 @@ class _Partial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole:
-    """A shard that a task completes, starting at `base` if there is one, up to `cut`.
+    """A shard whose fold a task completes, starting from `base` if there is one, up to `cut`.
 
-    `is_written`: its fold becomes a checkpoint. `is_here`: it may stay in this process, in memory up to `memory_bytes`.
+    `is_written`: the fold is written to the run folder. `is_here`: the fold may stay in this process, in memory up to
+    `memory_bytes`.
     """
 
     folder: RunFolder
@@ -160,7 +162,7 @@ class _Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FoldWork:
-    """Neighbouring ranges of a log partition that one task folds onto one another. With `whole` they are all ranges.
+    """Neighbouring ranges of a log partition that one task folds. With `whole` they are all its ranges.
 
     Above `most_rows` keys and group records the fold is passed on, in pieces of `piece_rows`, and a new one starts;
     None means never.
@@ -193,7 +195,7 @@ class _Folded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Divided:
-    """A range of a log partition from range `index` on: records by bucket, and a `rest` that is of no group."""
+    """Ranges of a log partition, from number `index` on: records by bucket, and in `rest` what belongs to no group."""
 
     log_partition: int
     index: int
@@ -243,10 +245,10 @@ def fold_log(
 ) -> list[Merged]:
     """Fold `source` into `folder`; return one result per log partition. Starts from `base` if there is one.
 
-    An archive is read up to its positions, a broker's disk, which is of `taken_at_ms`, to its end or up to the instant
-    of `source`. An earlier fold in `folder` is removed. `bounds` (RunRecord.bounds) divides log partitions into
-    buckets; by default their number of keys decides. Without `keeps` no later run continues from the folds, so folds
-    that fit into this process are not written.
+    An archive is read up to the positions of `source`; a broker's disk, copied at `taken_at_ms`, to its end or up to
+    the instant of `source`. An earlier fold in `folder` is removed. `bounds` (RunRecord.bounds) divides log partitions
+    into buckets; by default their number of keys decides. Without `keeps` no later run continues from the folds, so
+    folds that fit into this process are not written.
     DamagedCheckpoint if a fold of `base` is invalid.
     """
     folder.remove("fold")
@@ -366,7 +368,7 @@ class _Sample:
 
 
 def _sampled(uri: str, tasks: Sequence[FoldTask], profile: Profile, *, most_keys: int) -> _Sample | None:
-    """The bounds to divide a log partition at; None if one task can take the expected number of keys.
+    """The bounds at which to divide a log partition; None if one task can handle the expected number of keys.
 
     That number is estimated from how many sampled keys occurred once and how many twice (Chao's estimator).
     """
@@ -391,7 +393,7 @@ def _sampled(uri: str, tasks: Sequence[FoldTask], profile: Profile, *, most_keys
 def _bounds(
     partials: Mapping[int, Sequence[_Partial]], base: Base | None, with_base: Container[int], *, most_keys: int
 ) -> dict[int, list[str]]:
-    """Bucket bounds for log partitions with over `most_keys` keys; a key in several slices counts in each."""
+    """Bucket bounds for log partitions with over `most_keys` keys; a key in several partial folds counts in each."""
     found = {part: [*bounds] for part, bounds in (base.bounds if base else {}).items() if bounds}
     for part, own in partials.items():
         weights = [(None if one.is_whole else span.lower, span.rows) for one in own for span in one.spans]
@@ -487,7 +489,8 @@ def _rows(fold: PartialFold) -> int:
 def _hand_on(
     work: _FoldWork, first: FoldTask, fold: PartialFold, before: Sequence[_Partial]
 ) -> Generator[bytes, None, _Partial]:
-    """Yield the pieces of one partial fold, which starts at task `first`; `before` are the partial folds before it."""
+    """Yield the pieces of one partial fold, which starts at `first`; `before` are the same task's earlier partial
+    folds."""
     rows, piece, spans = _rows(fold), sum(len(each.spans) for each in before), list[_Span]()
     folds: Iterable[tuple[str | None, int, PartialFold]] = [(None, rows, fold)]
     if work.piece_rows is not None and rows > work.piece_rows:

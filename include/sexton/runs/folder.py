@@ -72,9 +72,9 @@ def shards_of(log_partition: int, bounds: Sequence[str]) -> list[Shard]:
 class ReplicaCounts(BaseModel):
     """Counts of an audit of the brokers' replicas (tables replica_state and replica_differences).
 
-    `kinds` counts groups and offsets that differ after any change of leader. `wrong` counts the same by the replica
-    that must not lead; a row with several wrong replicas counts for each. `behind` differ only after an unclean
-    election. `statuses` counts replicas.
+    `kinds` counts, by kind of difference, groups and offsets that differ after any change of leader. `wrong` counts
+    them by replica that must not lead; a row with several wrong replicas counts for each. `behind` counts those that
+    differ only after an unclean election. `statuses` counts replicas.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -90,8 +90,9 @@ class ReplicaCounts(BaseModel):
 class TransactionCounts(BaseModel):
     """Counts of an audit of transactions (table transactions).
 
-    `verdicts` counts open transactions that pin offsets; `overdue` ones should have ended. Transactions that nothing
-    ends pin `hanging_groups` and `hanging_offsets`; the oldest is open since `hanging_since_ms`.
+    `verdicts` counts open transactions that pin offsets, by verdict; `overdue` of them should have ended. Hanging
+    transactions pin offsets of `hanging_groups` groups, `hanging_offsets` in all; the oldest has been open since
+    `hanging_since_ms`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -127,10 +128,11 @@ PARTITION_COUNT_CHANGED = "partition_count_changed"
 
 
 class LostGroups(BaseModel):
-    """Groups whose only offsets are misplaced, `offsets` in total; `first` maps some of them to their log partitions.
+    """Groups that have only misplaced offsets: `groups` groups with `offsets` offsets.
 
-    `earlier_count` is the topic's earlier partition count, None unless exactly one fits. `not_here` maps some of
-    `first` to the log partition where they belong; it is not in the input, and may have newer offsets.
+    `first` maps the first of these groups to the log partitions that have their offsets. `earlier_count` is the topic's
+    earlier partition count, None unless exactly one explains these log partitions. `not_here` maps groups of `first` to
+    the log partition that they hash to, if it is not in the input and so may have newer offsets.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -178,7 +180,7 @@ class RunRecord(BaseModel):
     coverage: str = "complete"
     coverage_reason: str = ""
     origins: tuple[Origin, ...] = ("log",)
-    """What fills its columns and tables (Column.known_from)."""
+    """The evidence that fills the run's columns and tables (Column.known_from)."""
     admin_snapshot_sha256: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of each file of the admin snapshot that a run with coverage `admin` reads."""
     has_topics: bool = False
@@ -229,7 +231,7 @@ class RunRecord(BaseModel):
 
     @property
     def shards(self) -> list[Shard]:
-        """The shards of all log partitions, in order of group id."""
+        """The shards of all log partitions, in order of log partition and group id."""
         return [shard for part in self.log_partitions for shard in shards_of(part, self.bounds.get(part, ()))]
 
     def knows(self, declared: Column | Table) -> bool:

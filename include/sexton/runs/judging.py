@@ -42,7 +42,7 @@ KAFKAS_DEFAULT = "Kafka's default in"
 """Prefix of a retention's source if nobody requested the retention and no broker reported it."""
 _HELD = ("committed_offsets", "unreachable_offsets")
 _COMMITTED = TABLES["committed_offsets"].column("commit_timestamp_ms")
-"""When an offset was committed, if the instant is known. Otherwise it is an interval, and a policy counts from its
+"""The instant of a commit. If the run's evidence only gives an interval, a policy counts retention from its later
 end."""
 
 
@@ -59,7 +59,7 @@ def judge_offsets(
     """The rows of offset_verdicts of one shard, in the order of `read_held`, without the run's columns.
 
     Retention, instant, profile and topics come from `record`, which may differ from the record in `folder`. A policy
-    counts from what clients did; `steps` has what Sexton did to keep offsets. `every_ms` is as in `keep_columns`.
+    counts from what clients did, so `steps` has what `sexton keep` did. `every_ms` is as in `keep_columns`.
     """
     offsets, groups = read_held(folder, shard), folder.read_table("groups", shard)
     pending = folder.read_table("pending_offsets", shard)
@@ -120,7 +120,7 @@ def check_interval_ms(record: RunRecord) -> int:
 
 
 def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepBlock | None:
-    """Why the broker's sweep of a log partition fails, by the retention and instant of `record`; else None."""
+    """Why the broker's sweep of a log partition fails with the retention and instant of `record`; else None."""
     if _recorded_block(folder, log_partition) == NOT_LOADED:
         return NOT_LOADED
     profile = profile_of(record.profile)
@@ -137,7 +137,7 @@ def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepB
 def block_at(
     record: RunRecord, held: pa.Table, groups: pa.Table, pending: pa.Table, profile: Profile
 ) -> SweepBlock | None:
-    """`sweep_block` by the retention and instant of `record`."""
+    """`sweep_block` with the retention and instant of `record`."""
     return sweep_block(held, groups, pending, retention_ms=record.retention_ms, now_ms=record.as_of_ms, profile=profile)
 
 

@@ -1,6 +1,7 @@
 """The number of log partitions of `__consumer_offsets`: as recorded, else as group ids prove, else Kafka's default.
 
-A broker's disk has only some of them: contiguous folders from 0 prove nothing, nor does a smaller count that fits.
+A broker's disk may have only some log partitions: contiguous folders from 0 do not prove the count, nor do group ids
+that fit a smaller count.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,8 +1,8 @@
 """`ProcessEngine`: the interface of `Engine` on one machine, with forked processes instead of Spark tasks.
 
 A local Spark also runs one Python process per core, and needs some ten seconds to start them. A fork of a process that
-has imported the stages starts at once, without a JVM. If a cluster is configured (SEXTON_SPARK_MASTER), `engine_here`
-returns Spark.
+has imported the stages starts immediately, without a JVM. If a cluster is configured (SEXTON_SPARK_MASTER),
+`engine_here` returns Spark.
 """
 
 import multiprocessing
@@ -83,8 +83,8 @@ def _are_small(folders: Sequence[Path]) -> bool:
 class ProcessEngine(Engine):
     """An `Engine` with `cores` processes; Spark starts only if `session` is used.
 
-    Its processes start early and import while this process does, or else with the first work that needs them. It shows
-    progress on a terminal; with `logs` it logs progress elsewhere.
+    With `starts_early` the processes start in the constructor and import while this process does, else with the first
+    work that needs them. Progress is shown on a terminal; without a terminal it is logged if `logs` is set.
     """
 
     name = "local"
@@ -164,7 +164,7 @@ class ProcessEngine(Engine):
 
 
 class AutoEngine(ProcessEngine):
-    """Threads of this process for work that they finish before Spark tasks would start, Spark for all other work."""
+    """An `Engine` that uses threads of this process for work that ends before Spark tasks would start, else Spark."""
 
     def __init__(self, *, iceberg: bool = False, quiet: bool = False) -> None:
         super().__init__(cores=None, iceberg=iceberg, quiet=quiet, starts_early=False, logs=not quiet)

@@ -21,7 +21,7 @@ AS_JSON = ContextVar("AS_JSON", default=False)
 class ProgressLines:
     """Prints how many tasks (or `items`) are done, and when all will be; nothing for work shorter than EVERY_S.
 
-    With AS_JSON it prints a line at once, and then one whenever another hundredth is done.
+    With AS_JSON it prints a line immediately, and another whenever a further hundredth is done.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ def of_spark(session: "SparkSession", progress: ProgressLines, *, is_remote: boo
     if is_remote:
 
         def report(stages: Iterable[Any] | None, **_: object) -> None:
-            if newest := max(stages or (), key=attrgetter("stage_id"), default=None):  # earlier ones pass on the items
+            if newest := max(stages or (), key=attrgetter("stage_id"), default=None):  # earlier stages pass on items
                 progress.at(newest.num_completed_tasks, newest.num_tasks)
 
         session.registerProgressHandler(report)

@@ -1,7 +1,7 @@
 """The possible releases of a broker, from what it wrote and when; every bound has its reason.
 
 Dates are those of release tags, up to eight days before the announcement. Earlier snapshots and release candidates are
-ignored. The clock is trusted unless it is contradicted: no broker wrote record format 2 before 0.11.
+ignored. The broker's clock is trusted unless it is contradicted: no broker wrote record format 2 before 0.11.
 """
 
 import re
@@ -33,7 +33,7 @@ def _table(text: str) -> dict[str, Release]:
 
 
 _TAGGED = _table(_DATES)
-"""Later releases are not in the table: what was written after the last date may be of any of them."""
+"""Later releases are not in the table: what was written after the last date may come from any of them."""
 _METADATA_VERSIONS = {int(level): release for level, release in _table(_LEVELS).items()}
 """The first level of each release (MetadataVersion)."""
 
@@ -48,13 +48,13 @@ class ReleaseBounds:
     highest_why: str = ""
 
     def and_from(self, release: Release, why: str) -> "ReleaseBounds":
-        """These bounds, not before `release`; a contradiction does not override what is already known."""
+        """These bounds with `release` as the lowest; unchanged if they are already tighter, or contradict it."""
         if (self.lowest is not None and release < self.lowest) or (self.highest is not None and release > self.highest):
             return self
         return replace(self, lowest=release, lowest_why=self.lowest_why if release == self.lowest else why)
 
     def and_to(self, release: Release, why: str) -> "ReleaseBounds":
-        """These bounds, not after `release`; a contradiction does not override what is already known."""
+        """These bounds with `release` as the highest; unchanged if they are already tighter, or contradict it."""
         if (self.highest is not None and release > self.highest) or (self.lowest is not None and release < self.lowest):
             return self
         also = f"{self.highest_why}, {why}" if release == self.highest else why
@@ -80,7 +80,8 @@ UNBOUNDED = ReleaseBounds()
 
 
 def release_at(instant_ms: int) -> Release | None:
-    """The newest release at the time of a record of format 2; None if it may be any, or if the clock was wrong."""
+    """The newest release that existed at the time of a record of format 2; None if that is not known, or if the clock
+    was wrong."""
     day = day_of(instant_ms)
     is_dated = min(_TAGGED) <= day < max(_TAGGED)
     return max(release for since, release in _TAGGED.items() if since <= day) if is_dated else None
@@ -102,7 +103,7 @@ def highest_metadata_version(release: Release) -> int:
 
 
 def text_of(release: Release) -> str:
-    """`4.3`."""
+    """The release as text, such as `4.3`."""
     return ".".join(map(str, release))
 
 

@@ -42,7 +42,7 @@ _OPTION, _TOPICS_FILE = "--partition-count", "the topics file"
 _EMPTY = "no segment in the folders of log partitions {}: they count as empty, as a broker would take them"
 METADATA_SLACK_MS = HOUR_MS
 """How long after as_of cluster metadata may be recorded and still be used: the snapshot that settles an as_of is taken
-after it. Later metadata would leak today's cluster into yesterday's answer."""
+after that as_of. Later metadata would leak today's cluster into yesterday's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class LogSource:
     """The possible releases of the broker if its version is not recorded."""
     is_archive: bool = False
     as_of_ms: int | None = None
-    """The instant at which it was opened; None: all of it."""
+    """The instant up to which the log is read; None: up to its end."""
     taken_at_ms: int | None = None
     warnings: list[str] = field(default_factory=list)
     coverage: Coverage | None = None
@@ -111,7 +111,8 @@ class LogSource:
         return self if codec is None else replace(self, recorded=self.recorded.with_codec(codec))
 
     def segments_after(self, positions: Mapping[int, LogPosition]) -> dict[int, list[Segment]]:
-        """The archived segments from `positions` up to the source's own; all of a log partition without a position."""
+        """The archived segments from `positions` up to the source's own positions; all segments of a log partition that
+        is not in `positions`."""
         return {
             part: segments_between(self.lineages[part], position, after=positions.get(part))
             for part, position in self.positions.items()
@@ -125,9 +126,9 @@ def open_segments(
     partition_count: int | None = None,
     as_of_ms: int | None = None,
 ) -> LogSource:
-    """A broker's log directory, or a backup of one, with the other evidence of the instant on it.
+    """Open a broker's log directory, or a backup of one, with the disk's other evidence at the instant.
 
-    Several log directories of one broker are read as one.
+    Several log directories of one broker are read like a single one.
     """
     roots = (roots,) if isinstance(roots, str) else tuple(roots)
     opened = [filesystem(root) for root in roots]
@@ -244,7 +245,7 @@ def open_archive(
     settle_ms: int | None = None,
     partition_count: int | None = None,
 ) -> LogSource:
-    """The archive at an instant, up to its settled cuts, with the metadata for that instant; None: all of the archive.
+    """Open the archive up to the settled cuts of an instant, with the metadata for it; None: all of the archive.
 
     Without `cluster_id` the archive must have only one cluster, else UsageError. `settle_ms` defaults to the setting.
     NoCoverage if the archive cannot answer for the instant.
@@ -317,7 +318,7 @@ def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:
 def _settled(
     fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None, settle_ms: int
 ) -> tuple[SettledCuts, list[str]]:
-    """The cuts of an instant, stored in the archive if it is writable; a warning if not."""
+    """(cuts of an instant, warnings). The cuts are stored in the archive; a warning if it cannot be written."""
     if as_of_ms is None:
         return newest_cuts(fs, root, cluster_id=cluster_id), []
     settled = settled_cuts(fs, root, cluster_id=cluster_id, as_of_ms=as_of_ms, settle_ms=settle_ms)
@@ -330,7 +331,7 @@ def _settled(
 def _metadata(
     fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None
 ) -> tuple[ClusterMetadata | None, list[str]]:
-    """The newest metadata at or before `as_of_ms`, else of the snapshot that settled it, else None; and warnings."""
+    """(the newest metadata at or before `as_of_ms`, else that of the snapshot that settled it, else None; warnings)."""
     found = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
     if found is None and as_of_ms is not None:
         found = oldest_metadata_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
@@ -340,7 +341,7 @@ def _metadata(
 
 
 def _seen(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> frozenset[int]:
-    """All log partitions: those in the snapshot that settled an instant. An import sees those of some brokers."""
+    """The log partitions in the snapshot that settled an instant: all, or after an import those of some brokers."""
     found = newest_metadata(fs, root, cluster_id=settled.cluster_id, at_ms=settled.taken_at_ms)
     return frozenset(found.log_partitions if found and found.topic_id == settled.topic_id else ())
 

@@ -1,4 +1,4 @@
-"""Starts the Spark session of this process: its name, its settings, and the server or the JVM that it is on."""
+"""Starts the Spark session of this process: its name, its settings, and the server or JVM on which it runs."""
 
 import re
 import socket
@@ -23,10 +23,10 @@ QUICK_JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {JVM_OPTIONS}"
 """JVM options for a local Spark, whose JVM only plans and moves rows: quick compiler, small collector."""
 
 REMOTE = "SPARK_REMOTE"
-"""URL of a Spark Connect server, sc://HOST:PORT, whose JVM and Python workers are warm."""
+"""URL of a Spark Connect server, sc://HOST:PORT, whose JVM and Python workers are already running."""
 CONNECT_PORT, CONNECT_TIMEOUT_S = 15_002, 10
 SESSION_ID = "session_id="
-"""Parameter of that URL: a session that several jobs use in turn, with the workers that they have warmed."""
+"""Parameter of that URL: a session that several jobs use one after another, with the same Python workers."""
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set if spark-submit started the JVM and then this process."""
 CATALOGS = "spark.sql.catalog."
@@ -82,7 +82,7 @@ def spark_session(*, conf: Mapping[str, str] | None = None, iceberg: bool = Fals
         late = {name: value for name, value in wanted.items() if name in SQL_CONF or name.startswith(CATALOGS)}
         wanted = {}
     else:
-        # Settings from before the JVM starts are its arguments, which `ps` shows; a catalog has a password.
+        # Settings from before the JVM starts become its arguments, which `ps` shows; a catalog's include a password.
         late = {name: wanted.pop(name) for name in list(wanted) if name.startswith(CATALOGS)}
         wanted |= _jvm_conf()
     builder = SparkSession.builder.appName(session_name())
@@ -127,9 +127,10 @@ def _jvm_conf() -> dict[str, str]:
 
 
 def _size_shuffles(session: "SparkSession") -> None:
-    """Set two shuffle partitions per core, unless the user set a number; Spark coalesces small ones.
+    """Set two shuffle partitions per core, unless the user set a number; Spark coalesces small partitions.
 
-    The core count is read from a query plan, which also works over Connect. With dynamic allocation Spark's 200 stay.
+    The core count is read from a query plan, which also works over Connect. With dynamic allocation Spark's default of
+    200 stays.
     """
     given = session.conf.getAll
     if SHUFFLE_PARTITIONS in given or given.get("spark.dynamicAllocation.enabled") == "true":

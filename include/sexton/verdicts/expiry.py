@@ -1,6 +1,6 @@
 """The coordinator's expiry sweep over whole tables of one log partition, as Arrow columns.
 
-The rules are `coordinator.expiry` (Kafka: OffsetExpirationConditionImpl, GroupCoordinatorShard.cleanupGroupMetadata),
+The rules are those of `coordinator.expiry` (in Kafka: OffsetExpirationConditionImpl, cleanupGroupMetadata),
 over Arrow columns instead of a Python object per offset; the tests compare the two.
 
 Offsets here belong to a group object in the log partition: the rows of committed_offsets, then the rows of
@@ -44,9 +44,9 @@ def sweep_block(
     now_ms: int,
     profile: Profile = NEWEST,
 ) -> SweepBlock | None:
-    """The first group for which the sweep of a log partition fails, as `coordinator.expiry.sweep_block` says.
+    """The first group for which the sweep of a log partition fails, as in `coordinator.expiry.sweep_block`.
 
-    The tables are those of a whole log partition.
+    The tables have the rows of the entire log partition.
     """
     some = suspects(groups, profile)
     if not some.num_rows:
@@ -72,7 +72,8 @@ def sweep_block(
 
 
 def under_block(verdicts: pa.Table, block: SweepBlock | None, *, now_ms: int) -> pa.Table:
-    """`verdicts` where every sweep from some instant on fails: offsets due after that stay; all stay for NOT_LOADED."""
+    """`verdicts`, corrected if a group makes every sweep from `block.from_ms` on (None: ever) fail: offsets that would
+    be removed from then on are kept. With NOT_LOADED all offsets are kept."""
     if block is None:
         return verdicts
     goes = pc.if_else(pc.equal(verdicts["broker_verdict"], "expire"), now_ms, verdicts["broker_expires_at_ms"])
@@ -105,9 +106,9 @@ def judge_unblocked(
 ) -> pa.Table:
     """The broker's verdict on each offset at `now_ms`, with its reason; one row per row of `offsets`, in its order.
 
-    No group may make the sweep of their log partition fail: see `sweep_block` and `under_block`. Columns: the key,
-    broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an event can make it
-    expire), base_timestamp_ms (NULL under an explicit expiry), changes_by and left_topic (see `coordinator.expiry`).
+    Failing sweeps are ignored here: `under_block` corrects the verdicts for them. Columns: the key, broker_verdict
+    (keep, expire), broker_reason, broker_expires_at_ms (NULL if only an event can make the offset expire),
+    base_timestamp_ms (NULL with an explicit expiry), changes_by and left_topic (see `coordinator.expiry`).
     """
     at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks())
     of_group = {name: groups[name].combine_chunks().take(at.combine_chunks()) for name in _GROUP_COLUMNS}
@@ -139,7 +140,7 @@ def judge_unblocked(
     reason = _first_of(shared, active, subscribed, ~due, is_pending, explicit)
     expires, not_due = reason >= _EXPLICIT, reason == _NOT_DUE
     has_instant = (expires | not_due) & is_instant
-    # A commit does not make a group less empty: if the retention counts from when the group became Empty, it stays due.
+    # A commit does not change when the group became Empty: if the retention counts from then, the offset stays due.
     stays_due = since_empty & (_int64(of_group["current_state_timestamp_ms"]) <= now_ms - retention_ms)
     turned_by = _first_of(
         not_due & ~is_instant & since_empty | shared,
@@ -200,10 +201,10 @@ def plan(
     """The tombstones of one log partition, in the order of the table `tombstones`.
 
     `expires` says for each row of `offsets` whether it expires. A group is removed with its last offset if it is Empty,
-    has no open transaction, and no former member has a target assignment left; share groups are removed in 4.0 alone.
-    Where the broker's sweep fails (`sweep_block`), it has no tombstones to plan. Columns: record_type, group_id, topic,
-    partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset, and target_row, the row
-    of `offsets` that it removes, which is in no table.
+    has no open transaction, and no former member has a target assignment left; share groups are removed only by 4.0.
+    Failing sweeps (`sweep_block`), which write nothing, are ignored here. Columns: record_type, group_id, topic,
+    partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset, and target_row, the
+    removed row of `offsets`, which no table has.
     """
     numbers = pa.array(np.arange(offsets.num_rows), pa.int64())
     going = offsets.select([*KEY, "log_offset", "committed_offset"]).append_column("target_row", numbers)
@@ -235,10 +236,9 @@ def _of_all(table: pa.Table, **values: int | str) -> pa.Table:
 
 
 def _in_order(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """The rows by group_id, ordinal, topic and partition.
+    """The indices that sort the rows by group_id, ordinal, topic and partition.
 
-    Sorted by number: rows of a log partition are mostly in this order already, and a sort by number then has little to
-    do.
+    Strings are replaced with their ranks: the rows are mostly in this order already, and sorting numbers is then fast.
     """
     first = _ranks(rows["group_id"]) << 32 | np.asarray(rows["ordinal"]) + 1
     then = _ranks(rows["topic"]) << 32 | _int64(rows["partition"]) + (1 << 31)
@@ -275,9 +275,9 @@ def appended(
 ) -> pa.Table:
     """The tombstones that a broker with one cache for the groups of all log partitions appends to one log partition.
 
-    `swept` has the plan and the group ids of that log partition, then of the others (by number) that have groups which
-    hash to it. A group's tombstones go where its id hashes to; of several copies of a group the cache has the first of
-    `swept`.
+    `swept` has the plan and the group ids of that log partition, then of the others (in ascending order) with groups
+    that hash to it. A group's tombstones go to the log partition that its id hashes to. If several log partitions have
+    a group, the cache has that of the first one in `swept`.
     """
     found, cached = [], pa.array([], pa.string())
     for rows, group_ids in swept:
@@ -302,7 +302,7 @@ def _has_left_targets(groups: pa.Table) -> pa.Array:
 
 
 def _may_be_deleted(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.Array:
-    """For each group whether the sweep asks to delete it once it has no offset left; `held` has the group of every
+    """For each group whether the sweep tries to delete it once it has no offset left; `held` has the group of every
     offset."""
     bare = _may_leave(groups, held, profile)
     if not profile.deletes_generation_0:

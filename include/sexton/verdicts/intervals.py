@@ -1,11 +1,12 @@
 """Verdicts where commit times are known only as intervals (coverage `admin`).
 
-The rules of `verdicts.expiry` are applied twice: with every instant as early, and as late, as possible. An offset due
-by the later end of its interval is due, an offset not due by the earlier end is not, and in between the verdict is
+The rules of `verdicts.expiry` are applied twice: with every instant as early, and as late, as possible. An offset that
+expires even with the latest instants is due; one that does not even with the earliest is kept; else the verdict is
 `unknown`. An offset that should have been swept already but still exists is `unknown` as well: there was a commit or a
 member that no admin snapshot saw, or the broker has another retention. Explicit expiries (OffsetCommit v2 to v4), which
-the Admin API does not show, are assumed absent. Where the subscriptions of a Consumer or Streams group's members are
-not answered (a regex, which the broker resolves), they are nothing at the earliest and every topic at the latest.
+the Admin API does not show, are assumed absent. If the Admin API does not return what the members of a Consumer or
+Streams group subscribe to (a regex, which the broker resolves), it is taken to be no topic for the earliest instants,
+and every topic for the latest.
 """
 
 from functools import partial
@@ -21,7 +22,8 @@ from sexton.verdicts.expiry import KEY, judge_unblocked, with_column
 UNKNOWN = "unknown"
 BETWEEN_SNAPSHOTS, OVERDUE, NOT_ANSWERED = "between_snapshots", "overdue", "not_answered"
 CLOCK_SLACK_MS = 1_000
-"""The largest difference between the clocks of snapshot takers: intervals are widened by it at both ends."""
+"""The largest assumed difference between the clocks of hosts that take snapshots: both ends of an interval are moved
+by it."""
 _LONG_AGO_MS = 0
 
 
@@ -38,7 +40,7 @@ def judge_between(
     """The broker's verdict on each of `offsets` at `now_ms`, in their order.
 
     `offsets` and `groups` are tables of a run from admin snapshots, the last of which began at `seen_ms`. `sweep_ms`:
-    how long an expired offset may still exist; None where the retention is not the broker's own. Columns: the key,
+    how long an expired offset may still exist; None if the retention is not the broker's own. Columns: the key,
     broker_verdict (keep, expire, unknown), broker_reason, broker_expires_at_ms (the later end), due_after_ms (the
     earlier end), changes_by and left_topic.
     """
@@ -78,8 +80,8 @@ def at_latest(offsets: pa.Table, groups: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def by_latest(verdicts: pa.Table, offsets: pa.Table) -> pa.Table:
-    """Verdicts with the columns that a policy needs, by the later end: a rule takes nothing early, and no offset that
-    an open transaction may hold."""
+    """`verdicts` for a policy that counts from the latest instants: offsets that an open transaction may hold count as
+    pinned, so no rule expires them."""
     held = pc.if_else(pc.fill_null(offsets["is_unstable"], True), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
     return with_column(verdicts, "pinned_by_producer_id", held)
 
@@ -96,7 +98,8 @@ def _at(offsets: pa.Table, groups: pa.Table, end: str, slack_ms: int) -> tuple[p
 
 
 def _all_subscribed(offsets: pa.Table, groups: pa.Table) -> pa.Table:
-    """Groups with unknown member subscriptions, subscribed to every topic that they have offsets of."""
+    """`groups`, in which groups with unknown subscriptions of members subscribe to every topic that they have offsets
+    of."""
     is_known = pc.or_(groups["subscription_known"], pc.equal(groups["group_type"], "Classic"))
     names = groups["group_id"].filter(pc.and_(pc.invert(is_known), pc.greater(groups["member_count"], 0)))
     if not len(names):
@@ -109,8 +112,8 @@ def _all_subscribed(offsets: pa.Table, groups: pa.Table) -> pa.Table:
 
 
 def _has_earliest(offsets: pa.Table, groups: pa.Table) -> pa.Array:
-    """For each offset whether its lower bound is known: the commit's, or the group's where retention counts from
-    Empty."""
+    """For each offset whether the earlier end is known of the instant from which retention counts: the commit, or the
+    group's change to Empty."""
     at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks()).combine_chunks()
     since_empty = pc.and_(
         pc.and_(pc.equal(groups["group_type"], "Classic"), pc.equal(groups["state"], "Empty")),

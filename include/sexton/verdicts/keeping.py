@@ -1,7 +1,7 @@
 """What `sexton keep` has done and will do with offsets under a hold with `keep`, as columns next to their verdicts.
 
-The broker counts retention from Sexton's repeated commit, or from the end of its join. Policies count from what clients
-did, else a hold with an end would never end and no group that Sexton keeps would ever be idle.
+The broker counts retention from Sexton's repeated commit, or from the end of Sexton's join. Policies count from what
+clients did, else a hold with an end would never end and no group that Sexton keeps would ever be idle.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from sexton.policy.field_types import FOREVER_MS
 from sexton.verdicts.expiry import KEY, with_column
 
 KEPT, DUE, NOT_KEPT, ENDED = "kept", "due", "not_kept", "ended"
-"""Statuses of an offset under a hold with `keep`: not due before the second run from now; due then; not kept although
-it should have been; kept no longer."""
+"""Statuses of an offset under a hold with `keep`: the broker expires it after the second run of `sexton keep` from now;
+before that run; before the next run, or the last attempt to keep it failed; the hold keeps it no longer."""
 ALIVE = pa.array([KEPT, DUE])
 _DONE = pa.array(["done", "raced"])
 CLIENT_MS = ("client_commit_timestamp_ms", "client_state_timestamp_ms")
@@ -39,9 +39,9 @@ class KeepStep:
 class KeepSteps:
     """The steps of `sexton keep`, as the ledger has them.
 
-    `commits`: when a client made the commit that Sexton repeated, by offset and producer id of the repeated record;
-    `by_log_offset`: the same by offset and log_offset of that record, where it is known.
-    `states`: when a group became Empty by its clients, by group and log_offset of the record that Sexton's join left.
+    `commits`: (offset, producer id of Sexton's repeated commit) -> when a client made the original commit.
+    `by_log_offset`: (offset, log_offset of Sexton's repeated commit, where known) -> the same.
+    `states`: (group, log_offset of the record that Sexton's join left) -> when the last client left the group Empty.
     """
 
     commits: Mapping[tuple[OffsetKey, int], int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ NOTHING_DONE = KeepSteps()
 
 
 def client_times(offsets: pa.Table, groups: pa.Table, steps: KeepSteps) -> pa.Table:
-    """For each of `offsets` the instants of clients that Sexton's own records hide (CLIENT_MS); NULL where none is."""
+    """For each of `offsets` the instants of clients that Sexton's own records hide (CLIENT_MS); NULL if not hidden."""
     count = offsets.num_rows
     if not steps.commits and not steps.states:
         return pa.table({name: pa.nulls(count, pa.int64()) for name in CLIENT_MS})
@@ -71,8 +71,8 @@ def client_times(offsets: pa.Table, groups: pa.Table, steps: KeepSteps) -> pa.Ta
 
 
 def activity_of_clients(offsets: pa.Table, groups: pa.Table, verdicts: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """`offsets` and `groups` with the commits and changes of state of clients; `verdicts` has CLIENT_MS, row for
-    row."""
+    """`offsets` and `groups` with the times of clients' commits and changes of state in place of Sexton's; `verdicts`
+    has CLIENT_MS, row for row."""
     commit, state = (verdicts[name] for name in CLIENT_MS)
     if commit.null_count + state.null_count == 2 * len(verdicts):
         return offsets, groups
@@ -87,7 +87,7 @@ def activity_of_clients(offsets: pa.Table, groups: pa.Table, verdicts: pa.Table)
 
 
 def base_of_clients(verdicts: pa.Table, offsets: pa.Table) -> pa.Table:
-    """`verdicts` with the base that retention would count from without Sexton's own records."""
+    """`verdicts` with the base_timestamp_ms from which retention would count without Sexton's own records."""
     commit, state = (verdicts[name] for name in CLIENT_MS)
     base = verdicts["base_timestamp_ms"]
     since_commit = pc.coalesce(commit, base)
@@ -107,8 +107,9 @@ def keep_columns(
 ) -> pa.Table:
     """Until when a hold keeps each offset, its status, and the last attempt: kept_until_ms, keep_status and _STEP.
 
-    `offsets` have the commits of clients, `verdicts` their bases. All NULL without such a hold. `every_ms` is the time
-    between two runs; without it every offset that is not `ended` is `kept`: so it would be.
+    `offsets` have the times of clients' commits, `verdicts` the bases from these. All NULL if no hold has `keep`.
+    `every_ms` is the time between two runs; without it runs are assumed to be in time, and every offset that is not
+    `ended` is `kept`.
     """
     holds = [hold for hold in policy.holds if hold.keep_ms is not None]
     count = offsets.num_rows
@@ -145,7 +146,8 @@ def keep_columns(
 
 
 def expected_expiry(verdicts: pa.Table, broker_ms: pa.ChunkedArray) -> pa.ChunkedArray:
-    """When the broker expires each offset at the earliest if `sexton keep` goes on; NULL while it is kept for ever.
+    """The earliest instant at which the broker expires each offset if `sexton keep` goes on; NULL if it is kept for
+    ever.
 
     `verdicts` has kept_until_ms and keep_status.
     """

@@ -1,8 +1,8 @@
 """Compares offsets with the cluster's topics, as Arrow columns.
 
-Finds orphans (offsets of a deleted topic, a recreated topic, a partition that is gone) and offsets before the start of
-the partition's log. The first rule is that of `coordinator.orphans`, without a Python object for each offset; the tests
-compare both.
+Finds orphans (offsets of a deleted topic, a recreated topic, a deleted partition) and offsets below the start or beyond
+the end of the partition's log. Orphans are found as in `coordinator.orphans`, but without a Python object for each
+offset; the tests compare both.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsTable:
-    """The cluster's topics: rows of topic_partitions, in any order; without rows nothing is known about any topic.
+    """The cluster's topics: rows of topic_partitions, in any order.
 
-    Without the right to see all topics (`sees_all`), a missing topic is no orphan. `recorded_at_ms` is None where it is
-    not known: the topics then count for every instant.
+    If not all topics could be seen (`sees_all` False), offsets of a missing topic are not orphans. `recorded_at_ms` is
+    None if unknown: the topics then apply to commits of any time.
     """
 
     partitions: pa.Table
@@ -27,10 +27,10 @@ class TopicsTable:
 
 
 def against_topics(offsets: pa.Table, known: TopicsTable | None) -> pa.Table:
-    """For each row of `offsets`, in its order: orphan (NULL for none, or where it is not known), behind_log_start,
-    beyond_log_end.
+    """For each row of `offsets`, in order: orphan (NULL if it is not an orphan, or if that is unknown),
+    behind_log_start, beyond_log_end.
 
-    `known` is None where nothing was recorded.
+    `known` is None if no topics were recorded.
     """
     count = offsets.num_rows
     if known is None:
@@ -45,7 +45,7 @@ def against_topics(offsets: pa.Table, known: TopicsTable | None) -> pa.Table:
     now_id = pa.chunked_array([ids, pa.nulls(1, pa.string())]).take(pa.array(at_topic))
     is_another = np.asarray(pc.fill_null(pc.not_equal(offsets["topic_id"], now_id), False))
     is_judged = np.ones(count, bool)
-    if known.recorded_at_ms is not None:  # a commit proves its topic, also a topic that was recorded as missing
+    if known.recorded_at_ms is not None:  # a later commit proves that its topic exists, recorded or not
         is_judged = np.asarray(pc.less(offsets["commit_timestamp_ms"], known.recorded_at_ms))
     kind = np.select([~is_judged, ~has_topic, is_another, ~has_partition], [3, 0 if known.sees_all else 3, 1, 2], 3)
     place = np.where(has_partition, np.append(first, 0)[at_topic] + partition, len(log_starts) - 1)

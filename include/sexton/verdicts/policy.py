@@ -74,7 +74,7 @@ _REASONS = pa.array([None, None, None, "not_due", "pending_transaction", "expire
 
 
 class _Span(NamedTuple):
-    """The first and the last instant at which a retention applies; _NONE where no rule lets an offset go."""
+    """The first and the last instant at which a retention applies; it is _NONE if no rule expires an offset."""
 
     start_ms: int
     last_ms: int
@@ -83,9 +83,10 @@ class _Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fate:
-    """The rules for the offsets of a group that share one kind of orphan, or none: the span of now, and the later ones.
+    """What a policy does to a group's offsets of one orphan kind (or none): the span with `now_ms`, and later spans.
 
-    `decides` names the hold or rule of now; `reason` is set where no column has it: a hold, or no rule.
+    `decides` is the hold or rule that decides now, None without one. `reason` is the verdict's reason if a hold or no
+    rule decides.
     """
 
     decides: str | None
@@ -181,8 +182,8 @@ def plan_by_policy(
 ) -> pa.Table:
     """The tombstones of one log partition that a policy asks for, as `verdicts.expiry.plan` gives them.
 
-    `verdicts` are row for row those of `held`. A group goes where the broker would delete it and a rule takes groups
-    like it once they are bare (decision.decide_bare); by `group_empty` with its last offset, else by that rule.
+    `verdicts` are row for row those of `held`. A group is deleted if the broker would delete it and a rule expires it
+    once it has no offset (decision.decide_bare). The cause is `group_empty` if it loses its last offset, else the rule.
     """
     expires = pc.equal(verdicts["policy_verdict"], "expire")
     rows = plan(held, expires, groups, group_tombstones, profile=profile)

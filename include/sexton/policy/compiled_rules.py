@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """What applies to a group from `start_ms` until before `end_ms` (None: no end), if nothing but time changes.
+    """What applies to a group in [`start_ms`, `end_ms`) if only time passes; `end_ms` None: without end.
 
     With a hold there are no candidates. The first candidate for an offset's orphan kind decides.
     """
@@ -71,7 +71,7 @@ class GroupRules:
 
 
 class CompiledPolicy:
-    """A policy with an index of its names. Other processes get the policy and compile it there."""
+    """A policy with an index of its names. It is not passed to other processes, which compile the policy themselves."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

@@ -33,7 +33,7 @@ def decide(policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: in
 def decide_bare(policy: Policy, group: GroupInput, *, now_ms: int) -> Decision:
     """Return the policy's decision about a group without offsets.
 
-    The first rule that matches expires it at once, as the broker does: there is no timestamp from which a retention
+    The first rule that matches expires it immediately, as the broker does: there is no timestamp from which a retention
     could count. Rules with `orphan` are about offsets and are skipped.
     """
     return _decide(policy, group, None, now_ms=now_ms)
@@ -59,7 +59,7 @@ def explain(policy: Policy, group: GroupInput, offset: OffsetInput | None, *, no
 
 
 def held_reason(hold: Hold) -> str:
-    """held_legal or held_operational."""
+    """Return held_legal or held_operational."""
     return f"held_{hold.kind}"
 
 

@@ -12,9 +12,9 @@ sweep_blocked is one of them: the offset is or will be due, and only the broker'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInput:
-    """A group, in the words of the table `groups`.
+    """A group, with values as in the table `groups`.
 
-    `last_active_ms` is when it last committed or changed its state, None if unknown.
+    `last_active_ms` is when the group last committed or changed its state, None if unknown.
     """
 
     group_id: str
@@ -32,7 +32,7 @@ class GroupInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetInput:
-    """A committed offset with what the broker would do with it, in the words of the table `offset_verdicts`.
+    """A committed offset with the broker's verdict, with values as in the table `offset_verdicts`.
 
     `is_pending`: an open transaction has an offset of the same group, topic and partition. The broker's reason shows
     this only after its retention has passed.
@@ -107,6 +107,6 @@ def _as_int64(value: int) -> int:
 
 
 def last_active_ms(commit_timestamps_ms: Iterable[int], current_state_timestamp_ms: int | None) -> int | None:
-    """Return when a group last committed (by its present offsets) or changed its state; None if unknown."""
+    """Return when a group last committed (one of its present offsets) or changed its state; None if unknown."""
     stamps_ms = [*commit_timestamps_ms, *(() if current_state_timestamp_ms is None else (current_state_timestamp_ms,))]
     return max(stamps_ms, default=None)

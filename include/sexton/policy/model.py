@@ -34,7 +34,7 @@ _EVERY_GROUP = "to match every group, write regex: '.*'"
 
 
 class Match(Model):
-    """Conditions on a group. Every given key must match; of a list, one alternative has to."""
+    """Conditions on a group. Every given key must match; a list matches if one of its items does."""
 
     group: Alternatives | None = Field(default=None, description="a group id, or a list of them")
     prefix: Alternatives | None = Field(default=None, description="what a group id begins with, or a list of that")
@@ -158,7 +158,7 @@ class Hold(_Entry):
 
 
 class Policy(Model):
-    """A whole policy. `tests` are not part of its hash."""
+    """A policy. `tests` are not part of its hash."""
 
     version: int = Field(description="write `version: 1`")
     limits: Limits = Field(default_factory=Limits, description="a mapping of limits")
@@ -190,7 +190,7 @@ class Policy(Model):
 
     @property
     def canonical(self) -> str:
-        """The policy as canonical JSON, whatever its comments, order of keys and spelling of durations."""
+        """The policy as canonical JSON, independent of comments, order of keys and spelling of durations."""
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tests"})
         return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 

@@ -1,4 +1,4 @@
-"""Runs the tests of a policy: decides about each, and compares with what it expects."""
+"""Runs the tests of a policy: decides about each test's offset or group, and compares with the expected decision."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

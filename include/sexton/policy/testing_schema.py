@@ -1,7 +1,7 @@
 """The model of `tests:`, in a policy file or a separate file. testing.py runs them.
 
-A test describes a group, and one of its offsets, by the properties that a policy reads. Without an offset it is about a
-group that has none.
+A test describes a group, and one of its offsets, with the properties that a policy reads. A test without an offset is
+about a group without offsets.
 """
 
 from typing import Annotated, Literal, get_args

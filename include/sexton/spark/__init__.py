@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 
 class FoundByName(DataSource):
-    """A data source that is imported when it is used, because Spark imports every package `pyspark_*` to find one."""
+    """A data source that is imported only when used, because Spark imports all `pyspark_*` packages to find formats."""
 
     module = class_name = ""
 

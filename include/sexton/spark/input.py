@@ -70,7 +70,8 @@ def chosen_segments(options: Mapping[str, str], source: LogSource) -> list[Segme
 def proven_count(source: LogSource) -> int | None:
     """The topic's partition count, if the oldest records of each log partition prove it.
 
-    None with few groups, and after the count was raised: the oldest records are of groups that now hash elsewhere.
+    None if there are too few groups, or if the count was raised: then groups of the oldest records now hash to other
+    log partitions.
     """
     found = {part: islice(_oldest_groups(source, segments), HEAD_NAMES) for part, segments in source.segments.items()}
     names = {part: set(some) for part, some in found.items()}

@@ -79,8 +79,8 @@ class ConsumerOffsets(DataSource):
     """Options: `log_partitions` (0,3), `from` and `to` (instants, the second excluded), `as_of`, `cluster_id`,
     `columns` (group_id,log_offset), and `pushdown` (true).
 
-    Only the `columns` are decoded, because Spark 4.1 does not prune columns of a Python source. `pushdown` is for a
-    DataFrame of a single query: pushed filters leave rows out.
+    Only the `columns` are decoded, because Spark 4.1 does not prune columns of a Python source. `pushdown` is only for
+    a DataFrame that a single query uses: a second query would also lack the rows that the first one's filters exclude.
     """
 
     @classmethod
@@ -172,7 +172,8 @@ class RecordReader(DataSourceReader):
                     yield pa.RecordBatch.from_pylist(rows, self._schema)
 
     def _read_small(self, data: Bytes, frames: Int64s, log_partition: int) -> Iterator[pa.RecordBatch]:
-        """The rows of good batches, decoded by the kernels; the plain reader decodes what they leave out."""
+        """The rows of good batches with few records, decoded by the kernels; the plain reader decodes what the kernels
+        leave out."""
         if self._from_ms is not None:
             max_ms = numbers_at(data, frames[:, framing.POSITION] + MAX_TIMESTAMP_AT, "i8")
             frames = frames[(max_ms < 0) | (max_ms >= self._from_ms)]  # as in `_rows`

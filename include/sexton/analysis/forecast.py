@@ -1,8 +1,9 @@
 """Expirations in the next days if no client commits and no group changes (the table expiry_forecast).
 
-An offset expires at the first instant at which the broker or a rule of the policy lets it go, and that is its cause; a
-rule takes effect only when a plan is applied. Offsets that wait for an event, such as the end of a subscription or of a
-transaction, are not in the forecast. Without the log an offset counts at the later end of its interval.
+An offset expires at the first instant at which the broker or a rule of the policy expires it, which is then the cause;
+a rule takes effect only when a plan is applied. Offsets that only an event can make expire, such as the end of a
+subscription or of a transaction, are not in the forecast. Without the log the expiry of an offset is an interval, and
+its later end counts.
 """
 
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ def forecast_of(
 ) -> pa.Table:
     """The rows of expiry_forecast of one log partition, without log_partition, by group, horizon and cause.
 
-    `verdicts` and `held` are of the same order (runs.judging.read_held).
+    `verdicts` and `held` have the same row order (runs.judging.read_held).
     """
     going = going_of(verdicts, as_of_ms=as_of_ms, profile=profile)
     if policy is not None:
@@ -85,9 +86,10 @@ def forecast_of(
 def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table:
     """Offsets that time alone expires: row (index in `verdicts`), at_ms and by (a dictionary).
 
-    `at_ms` is when they expire, as_of_ms if that instant is unknown. `by` is the broker, `rule:<name>`, or NULL for a
-    rule that does not decide yet; the earlier of the two counts. If the profile keeps offsets under open transactions,
-    they stay. What a hold with `keep` keeps alive does not expire before the end of that.
+    `at_ms` is when they expire, as_of_ms if that instant is unknown. `by` is `broker` or `rule:<name>`, whichever
+    expires the offset first; NULL for a rule that does not decide yet. If open transactions block expiry in the
+    profile, the broker does not expire offsets that they pin. An offset that a hold with `keep` keeps alive does not
+    expire before its kept_until_ms.
     """
     broker_ms = _instants(verdicts, "broker", as_of_ms)
     if profile.pending_blocks_expiry:
@@ -107,7 +109,8 @@ def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table
 
 
 def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
-    """When time alone expires each offset by a verdict; as_of_ms for due offsets without a known instant."""
+    """When time alone expires each offset according to the verdict of `whose` (broker or policy); as_of_ms for due
+    offsets without a known instant."""
     is_due = pc.fill_null(pc.equal(verdicts[f"{whose}_verdict"], "expire"), False)
     at_ms = verdicts[f"{whose}_expires_at_ms"]
     return pc.if_else(is_due, pc.fill_null(at_ms, as_of_ms), at_ms)
@@ -123,7 +126,8 @@ def named_rules(
     as_of_ms: int,
     until_ms: int,
 ) -> pa.Table:
-    """`going` up to an instant, with the rule of every row: the rule that decides then may differ from today's."""
+    """`going` up to `until_ms`, with NULL in `by` replaced with the rule that decides at `at_ms`, which may differ from
+    the rule that decides now."""
     going = going.filter(pc.less_equal(going["at_ms"], until_ms))
     open_ones = going.filter(pc.is_null(going["by"]))
     of_open = verdicts.select(["group_id", "orphan"]).take(open_ones["row"])
@@ -145,7 +149,7 @@ def _within(
 ) -> pa.Table:
     """The rows of one horizon, for the offsets that expire by then.
 
-    `keys`, in order, are the group's number times the length of `by`, plus the index of the cause in `by`.
+    `keys`, in ascending order, are the group's number times the length of `by`, plus the index of the cause in `by`.
     """
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     counts = np.diff(starts, append=len(keys))
@@ -190,7 +194,7 @@ class _Groups:
 
 
 def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: Profile) -> pa.Array:
-    """Groups that disappear as a whole once the offsets in `lost` (`row` in `held`) are gone."""
+    """Groups that disappear once the offsets in `lost` (its column `row` numbers rows of `held`) are gone."""
     own = _Groups.of(held, groups, profile=profile)
     lost_counts = np.bincount(own.of_row[np.asarray(lost["row"])], minlength=len(own.counts))
     return own.ids.filter(pa.array(own.leaves & (lost_counts == own.counts)))

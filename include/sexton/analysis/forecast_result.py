@@ -33,7 +33,7 @@ _OFFSET = ["group_id", "topic", "partition", "committed_offset", "log_partition"
 _HELD = ("committed_offsets", "unreachable_offsets")
 _SWEEP = ["log_partition", "first_log_offset", "started_at_ms", "certain_offsets"]
 _RUNS_WITH_SWEEPS = 24
-"""How many published runs are read for the sweeps that they saw."""
+"""Maximum number of published runs from which observed sweeps are read."""
 _VERDICT = [
     *("group_id", "topic", "partition", "broker_verdict", "broker_reason", "broker_expires_at_ms", "policy_verdict"),
     *("policy_reason", "policy_rule", "policy_expires_at_ms", "orphan", "pinned_by_producer_id", "changes_by"),
@@ -43,7 +43,7 @@ _VERDICT = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """Deletions within a number of days for one cause: offsets, their groups, and the groups deleted as a whole."""
+    """Deletions within a number of days for one cause: offsets, their groups, and the groups deleted entirely."""
 
     days: int
     by: str
@@ -57,9 +57,9 @@ class OffsetForecast:
     """The forecast of an offset. `expires_at_ms` and `by` are None if time alone does not expire it; `changes_by` then
     names the event that would (offset_verdicts). `by` is `policy` for a rule that applies only later.
 
-    An offset expired by the broker is gone at the next sweep (sweep_clock): expected at `gone_ms`, None where no sweep
-    of the log partition was seen, and between `gone_from_ms` and `gone_until_ms` unless the coordinator loads before.
-    Until `kept_until_ms` a hold keeps it alive (`sexton keep`), so `expires_at_ms` is not before it.
+    The broker removes an expired offset at its next sweep (sweep_clock): expected at `gone_ms` (None if no sweep of the
+    log partition was observed), and between `gone_from_ms` and `gone_until_ms` unless the log partition is loaded again
+    before that. Until `kept_until_ms` a hold keeps the offset alive (`sexton keep`), so `expires_at_ms` is not earlier.
     """
 
     topic: str
@@ -139,7 +139,7 @@ class RunTables(Protocol):
         """The rows of a table, of one group or of all; UsageError if the run has no forecast."""
 
     def blocks(self) -> dict[int, SweepBlock]:
-        """The failure of the broker's sweep, by log partition, where it fails."""
+        """Log partition -> why the broker's sweep of it fails, for those where it fails."""
         rows = self.read("load_profile").to_pylist()  # none in a run by Admin API
         return {row["log_partition"]: block for row in rows if (block := block_in(row)) is not None}
 
@@ -147,7 +147,7 @@ class RunTables(Protocol):
         """The broker's sweep interval as recorded, else Kafka's default."""
 
     def sweeps(self) -> "Sweeps":
-        """Observed sweeps by log partition (expiry_sweeps), from the run and the runs before it."""
+        """Observed sweeps by log partition (expiry_sweeps), from the run and, in the lake, earlier runs."""
 
     def sweep_rows(self) -> pa.Table:
         """The run's own rows of expiry_sweeps; empty for a run without an interval."""
@@ -234,12 +234,12 @@ class LakeTables(RunTables):
 
 
 Sweeps = dict[int, list[tuple[int, int]]]
-"""By log partition: where the tombstones of each sweep begin, and when it started."""
+"""Log partition -> (log_offset of the first tombstone, start in ms) of each sweep."""
 
 
 def _clock(tables: RunTables, sweeps: Sweeps, log_partition: int, check_interval_ms: int) -> SweepClock | None:
-    """The sweep clock of a log partition, from sweeps of its present leader where the archive shows when that leader
-    began."""
+    """The sweep clock of a log partition: from the sweeps of its current leader if the archive shows since when it has
+    led, else from all sweeps. None without a sweep."""
     seen = sweeps.get(log_partition)
     if not seen:
         return None

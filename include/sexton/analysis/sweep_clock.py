@@ -1,13 +1,13 @@
 """When a coordinator will sweep a log partition next: an offset is due at one instant, and gone at the sweep after it.
 
 A coordinator sweeps each log partition every offsets.retention.check.interval.ms. From 4.0 on each log partition has a
-timer of its own, set again when a sweep ends, so sweeps drift by what they take; up to 3.9 one scheduler sweeps all log
-partitions of a broker at a fixed rate. Tombstones are stamped with the instant of their sweep, so past sweeps
-(expiry_sweeps) show phase and drift. A load restarts the clock: the gap before it is not a whole number of intervals.
-Where the archive shows that another leader has written the log since, sweeps of the previous leader are left out
-(forecast_result).
+timer of its own, set again when a sweep ends, so sweeps drift by the time that they take; up to 3.9 one scheduler
+sweeps all log partitions of a broker at a fixed rate. Tombstones are stamped with the instant of their sweep, so past
+sweeps (expiry_sweeps) show phase and drift. A load restarts the clock: the gap before it is not a whole number of
+intervals. If the archive shows that another leader has written the log since, sweeps of the previous leader are left
+out (forecast_result).
 
-Sweeps that removed nothing leave no trace; they count as whole numbers of intervals between those that did.
+Sweeps that removed nothing leave no trace, so the time between two observed sweeps may be several intervals.
 """
 
 import math
@@ -21,9 +21,9 @@ JITTER_MS = 250
 LATE_MS = 1_000
 """How much longer future sweeps may take in total than the observed ones."""
 _LONGEST_GAP = 1_000
-"""The most intervals between two observed sweeps that are used to estimate drift."""
+"""Maximum number of intervals between two observed sweeps that can be used to estimate drift."""
 _MAX_DRIFT = 0.05
-"""Beyond this share of the interval a longer sweep looks like a load."""
+"""Maximum drift, as a share of the interval: a longer gap between sweeps is taken for a load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,8 @@ def clock_of_leader(
 ) -> SweepClock | None:
     """The clock of a log partition's current leader, from the start log_offset and start instant of each sweep.
 
-    A new leader starts its own clock: sweeps before `led_from`, the log_offset from which it has written the log, do
-    not count. None for `led_from` means unknown. None without a sweep by this leader.
+    A new leader starts its own clock: sweeps below `led_from`, the log_offset from which the leader has written the
+    log, do not count; None: unknown, all sweeps count. Returns None without a sweep that counts.
     """
     own = (started_ms for at, started_ms in sweeps if led_from is None or at >= led_from)
     return clock_of(own, check_interval_ms=check_interval_ms)

@@ -48,8 +48,8 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedOffset:
-    """An offset that one side or both would delete. `by` is broker or rule:<name>, of the proposed rules if
-    they delete it, else of the rules in force."""
+    """An offset that the rules in force, the proposed rules or both would delete. `by` is broker or rule:<name>,
+    according to the proposed rules if they delete it, else to the rules in force."""
 
     group_id: str
     topic: str
@@ -64,7 +64,7 @@ class ComparedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedGroup:
-    """A group that loses offsets on one side or both; `whole_*` is true if nothing of it is left."""
+    """A group that loses offsets on one side or both; `whole_*` is true if nothing is left of the group."""
 
     group_id: str
     group_type: str
@@ -88,8 +88,8 @@ class ComparedGroup:
 class ComparedRule:
     """The deletions by the broker's retention (`by` is broker) or by a rule, on one side or both, in `groups` groups.
 
-    An offset counts for the `by` of ComparedOffset, a whole group of the proposed side for the `by` of its last offset.
-    `owner` and `reason` are None for the broker.
+    An offset counts for the `by` of ComparedOffset. A group that the proposed rules delete entirely counts in
+    `whole_groups` for the `by` of its last offset. `owner` and `reason` are None for the broker.
     """
 
     by: str
@@ -105,7 +105,7 @@ class ComparedRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """Both sides at one instant; `groups` and `offsets` by name."""
+    """Both sides at one instant; `groups` and `offsets` are sorted by name."""
 
     in_force: RetentionRules
     proposed: RetentionRules
@@ -165,7 +165,7 @@ def what_if(
     proposed: RetentionRules,
     group_id: str | None = None,
 ) -> WhatIf:
-    """Evaluate the state in `folder` under both; for one group, or for all."""
+    """Evaluate the state in `folder` with the rules in force and with the proposed rules; for one group, or for all."""
     offsets: list[ComparedOffset] = []
     groups: list[ComparedGroup] = []
     steps = keep_steps_of(record)
@@ -183,7 +183,7 @@ def what_if(
 
 
 def published_folder(lake: Lake, run: PublishedRun, root: Path) -> tuple[RunFolder, RunRecord]:
-    """The state of a published run as a run folder, to be evaluated again."""
+    """Write the state of a published run to a run folder, for another evaluation; return folder and record."""
     folder = RunFolder(root)
     parts = sorted(run.cuts)
     for name in _STATE:

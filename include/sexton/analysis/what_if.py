@@ -1,6 +1,6 @@
 """Compares what other rules would delete at an instant with the rules in force; nothing is planned or written.
 
-An offset is lost under some rules if the broker's retention or a rule of the policy lets it go at that instant. The
+An offset is lost with given rules if the broker's retention or a rule of the policy expires it at that instant. The
 broker also expires what a policy holds or keeps, except under a hold with `keep`, which `sexton keep` carries out. Both
 sides are evaluated again from the same state of the log. Groups without offsets are left out: the broker deletes them
 whatever the retention.

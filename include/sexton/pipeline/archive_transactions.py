@@ -29,7 +29,7 @@ def run(
     connect: Connect = ClusterSession,
     notify: Callable[[Sequence[str]], None] | None = None,
 ) -> TakenSnapshot | None:
-    """Take one snapshot of `__transaction_state`. `request` is that of the offsets log: topic and archive are replaced.
+    """Take one snapshot of `__transaction_state`. `request` is the offsets log's; its topic and archive are replaced.
 
     None if the cluster has no such topic, because no transaction was ever used. `notify` is as in snapshot_log.
     """

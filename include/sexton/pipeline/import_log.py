@@ -110,7 +110,7 @@ class _Work:
 def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None = None) -> Imported:
     """Import the disk. `progress` is called with the number of log partitions done and the total. Refused before
     anything is written if a log partition does not continue its archive; UsageError if there is nothing to import or
-    the topics file does not fit."""
+    the topics file contradicts the disk."""
     disk, folder = filesystem(request.source)
     fs, root = filesystem(request.archive)
     logs = disk_logs(disk, folder)

@@ -53,7 +53,7 @@ class FinishedPartition:
     misplaced_groups: int
     unexpected_unloads: list[str]
     homes: list[int]
-    """The log partitions that misplaced groups hash to which this log partition serves."""
+    """Log partitions to which misplaced groups hash that are served from this log partition."""
     undescribable: list[str]
     """Groups whose description makes the coordinator throw."""
     sweep_fails: bool

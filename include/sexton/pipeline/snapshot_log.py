@@ -112,7 +112,7 @@ def run(
     connect: Connect = ClusterSession,
     notify: Callable[[Sequence[str]], None] | None = None,
 ) -> TakenSnapshot:
-    """Take one snapshot. Running it again after a crash completes it; with nothing new it fetches nothing.
+    """Take one snapshot. Another call after a crash completes it; if there is nothing new, nothing is fetched.
 
     `notify` is called with the alerts before the cluster metadata is written: a caller that stores them loses none in a
     crash, and may get one twice. If the log is hidden and no earlier snapshot read it, an admin snapshot is taken.

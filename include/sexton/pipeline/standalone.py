@@ -58,7 +58,7 @@ def make_plan(engine: Engine, replay: ReplayRequest, out: Path, policy: Policy |
 def judged_run(
     engine: Engine, folder: RunFolder, replay: ReplayRequest, policy: Policy | None, *, names_owners: bool = True
 ) -> RunRecord:
-    """Replay and judge, by the broker's rules and by a policy if there is one. `names_owners` is as in find_expired."""
+    """Replay and judge, with the broker's rules and a policy if there is one. `names_owners` is as in find_expired."""
     replay_groups.run(engine, folder, replay)
     return find_expired.run(engine, folder, policy=policy, names_owners=names_owners)
 

@@ -207,7 +207,7 @@ def _stop_on_failure(results: list[ExpectationResult], folder: RunFolder, key: R
 
 
 def _failures_text(failed: list[ExpectationResult]) -> str:
-    """Failures in one line: what was expected and how many rows break it, never a group."""
+    """Failures in one line: what was expected and how many rows break it, but no group ids."""
     some = [f"{result.table}: {result.expectation}: {result.observed}" for result in failed[:_SHOWN_FAILURES]]
     more = [f"and {len(failed) - _SHOWN_FAILURES} more"] if len(failed) > _SHOWN_FAILURES else []
     return "; ".join([*some, *more])

@@ -14,7 +14,7 @@ NO_ONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTestResult:
-    """The result of one test. `complaints` is empty if it holds."""
+    """The result of one test. `complaints` is empty if the test passes."""
 
     name: str
     decision: Decision

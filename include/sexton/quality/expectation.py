@@ -1,7 +1,7 @@
 """What an expectation is: a sentence about a table, and the SQL that returns the rows that break it.
 
 One declaration serves both engines. `sexton audit` runs the SQL in DuckDB; the pipeline passes it to Great Expectations
-on Spark. So the SQL only uses what both understand: joins, NOT EXISTS, GROUP BY .. HAVING.
+on Spark. So the SQL only uses what both understand: joins (also SEMI and ANTI), EXISTS, GROUP BY .. HAVING.
 """
 
 import json

@@ -213,7 +213,7 @@ def _held(files: Mapping[str, _File]) -> tuple[pa.Table, pa.Table]:
 def _kept(
     committed: pa.Table, held: pa.Table, verdicts: pa.Table, planned: pa.Table, *, has_pending: bool
 ) -> Iterator[Name]:
-    """Expectations that the rows of one shard meet. `held` are the offsets under a group, with `committed` first."""
+    """Expectations that the rows of one shard meet. `held` are its `held_offsets`, with `committed` first."""
     others = held.slice(committed.num_rows)
     are_unique = _ascends(committed)
     if are_unique:

@@ -169,7 +169,7 @@ class Base:
 
     @property
     def size_bytes(self) -> int:
-        """Size of its Parquet files."""
+        """Size of the checkpoint's Parquet files."""
         return sum(size for name, size in self.folder.sizes().items() if name.endswith(".parquet"))
 
     def fold(self, log_partition: int) -> StartFold | None:

@@ -70,7 +70,7 @@ def engine_of_task(*, iceberg: bool = False, quiet: bool = False) -> Engine:
 
 
 def _are_small(folders: Sequence[Path]) -> bool:
-    """Whether the segments in these folders are few enough bytes for threads."""
+    """Whether the segments in these folders are small enough in total for threads."""
     total = 0
     for file in (file for folder in folders for file in folder.rglob("*.log")):
         with suppress(FileNotFoundError):  # a broker may delete a segment meanwhile

@@ -99,7 +99,7 @@ class LogSource:
 
     @property
     def where(self) -> str:
-        """Its location, without logins."""
+        """The location of the source, without logins."""
         return ", ".join(map(uri_without_login, self.uris))
 
     def with_buffer(self, load_buffer_bytes: int | None) -> "LogSource":

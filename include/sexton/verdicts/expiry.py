@@ -28,8 +28,8 @@ Mask = npt.NDArray[np.bool_]
 
 
 def held_offsets(committed: pa.Table, unreachable: pa.Table) -> pa.Table:
-    """Offsets under a group: those that a client can fetch, then those of misplaced and share groups, each in table
-    order."""
+    """Offsets that belong to a group object: those that a client can fetch, then those of misplaced and share groups,
+    each in table order."""
     reason = unreachable["reason"]
     others = unreachable.filter(pc.invert(pc.is_in(reason, value_set=pa.array([GROUP_REMOVED, UNDETERMINED]))))
     return pa.concat_tables([committed, others.select(committed.column_names)])

@@ -19,7 +19,7 @@ def pins(
     """For each row of `offsets`, in its order, the oldest open transaction that holds a value of its key.
 
     `pending` are rows of pending_offsets, `transactions` of open_transactions, all of one log partition. Columns, all
-    NULL if no transaction holds one: pinned_by_producer_id, pinned_first_log_offset, pinned_since_ms.
+    NULL if no transaction does: pinned_by_producer_id, pinned_first_log_offset, pinned_since_ms.
 
     `owners` are the known owners of the transactions; they add pinned_by_transactional_id and pinned_verdict.
     """

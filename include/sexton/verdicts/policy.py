@@ -153,7 +153,7 @@ def _fate(rules: GroupRules, orphan: str | None, *, now_ms: int) -> _Fate:
 
 
 def _expires_at(fates: Sequence[_Fate], at: _Numbers, since: _Numbers, *, now_ms: int) -> tuple[_Numbers, _Mask]:
-    """When time alone lets each offset go, and whether there is such an instant."""
+    """When time alone expires each offset, and whether there is such an instant."""
     found, is_found = np.zeros(len(since), np.int64), np.zeros(len(since), bool)
     for number in range(max((len(fate.spans) for fate in fates), default=0)):
         spans = [fate.spans[number] if number < len(fate.spans) else _NEVER for fate in fates]

@@ -61,7 +61,7 @@ def test_a_file_that_is_not_what_was_written(archive: Archive, name: str) -> Non
     assert [each.where for each in verify(archive.fs, archive.root).findings] == [str(file)]
     file.unlink()
     (finding,) = verify(archive.fs, archive.root).findings
-    assert finding.what == "the manifest is here, this file is not"
+    assert finding.what == "the manifest exists, but this file is missing"
 
 
 @pytest.mark.parametrize("name", sorted(name for name in FAILPOINTS if name.startswith("admin_snapshot")))

@@ -159,7 +159,7 @@ def test_a_transaction_counts_when_it_ends(tmp_path: Path, end: list[tuple[objec
     [
         ((records.RemoveTopic(topic_id=B),), "offset 2: no topic has id"),
         ((partition(0, B),), "offset 2: no topic has id"),
-        ((records.Topic(name="a", topic_id=B),), "offset 2: topic 'a' has no id, or is there already"),
+        ((records.Topic(name="a", topic_id=B),), "offset 2: topic 'a' has no id, or exists already"),
         ((records.Topic(name="b", topic_id=UUID(int=0)),), "offset 2: topic 'b' has no id"),
         ((records.Topic(name="b", topic_id=B),), "topic 'b' lacks partitions"),
         ((partition(2, A),), "topic 'a' lacks partitions"),

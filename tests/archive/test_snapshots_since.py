@@ -68,7 +68,7 @@ def test_a_snapshot_in_between_did_not_find_it(archive: Archive) -> None:
     found = then(archive, snapshot)
     assert found.change(**now()) is None
     back = {("t", 0): (5, None, ""), ("t", 1): (6, None, "")}
-    assert "t-1 was gone at an admin snapshot since then, and is there again" in str(found.change(**now(offsets=back)))
+    assert "t-1 was missing in a later admin snapshot, and exists again" in str(found.change(**now(offsets=back)))
 
 
 def test_of_a_snapshot_without_an_answer_nothing_follows(archive: Archive) -> None:

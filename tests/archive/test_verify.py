@@ -78,7 +78,7 @@ ROT = {
     "bit": (flip, "SHA-256 is"),
     "cut": (cut, "bytes, its manifest says"),
     "swapped": (swap, "its manifest says"),
-    "segment gone": (lambda kept: segments(kept)[2].unlink(), "the manifest is here, its segment is not"),
+    "segment gone": (lambda kept: segments(kept)[2].unlink(), "the manifest exists, but its segment is missing"),
     "pair in the middle gone": (lambda kept: unlink_pair(segments(kept)[1]), "a snapshot had this up to"),
     "last pair gone": (lambda kept: unlink_pair(segments(kept)[-1]), "a snapshot had this up to"),
     "lineage gone": (lambda kept: shutil.rmtree(segments(kept)[0].parent), "it is not here"),

@@ -85,7 +85,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error_with_its_name(tmp_path
     assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr[-2000:]}"
     after, before = done.stdout.splitlines()
     assert after == "1000"  # all of it was read before
-    assert before.startswith(f"{log}: the file has become shorter while it was read: 5000 of ")
+    assert before.startswith(f"{log}: the file was truncated while it was read: 5000 of ")
 
 
 def test_a_file_that_is_gone_is_an_error_with_its_name(tmp_path: Path) -> None:

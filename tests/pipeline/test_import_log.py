@@ -404,7 +404,7 @@ def test_old_formats_go_on_by_their_bytes(tmp_path: Path) -> None:
     file.write_bytes(entry(0) + entry(1) + entry(2))
     assert take(tmp_path).batches == 1
     file.write_bytes(entry(0) + entry(1) + entry(2, "other") + entry(3))
-    with pytest.raises(Refused, match="the last archived batch is not on it"):
+    with pytest.raises(Refused, match="its log does not have the last archived batch"):
         take(tmp_path)
 
 

@@ -45,7 +45,7 @@ _SHOWN_REASONS = 3
 _BREAK_TEXTS = {
     GAP: "log_offsets were deleted before they were archived",
     TRUNCATED: "the log was truncated",
-    EPOCH_DIVERGED: "the log left its leader epoch (an unclean election)",
+    EPOCH_DIVERGED: "its leader epoch ended earlier in the log (an unclean election)",
     PARTITION_COUNT: "the number of log partitions changed",
     RECREATED: "the topic was deleted and created again",
     UNOBSERVED: "no snapshot was taken for so long that tombstones may have come and gone",

@@ -129,7 +129,7 @@ def read_file(fs: pafs.FileSystem, path: str) -> bytes:
 def read_hashed(fs: pafs.FileSystem, path: str, sha256: str | None) -> bytes:
     """All bytes of a file that a manifest describes; UsageError when the file is missing or its bytes differ."""
     if not is_file(fs, path):
-        raise UsageError("the manifest is here, this file is not", where=path)
+        raise UsageError("the manifest exists, but this file is missing", where=path)
     data = read_file(fs, path)
     if hashlib.sha256(data).hexdigest() != sha256:
         raise UsageError("its SHA-256 is not the one in its manifest", where=path)

@@ -210,7 +210,7 @@ def topic_folder(root: str, cluster_id: str, topic_id: str) -> str:
     """Where a topic is archived; UsageError when an id cannot name a folder, or names one of OWN_FOLDERS."""
     topic = safe_name(topic_id, what="topic id")
     if topic.casefold() in OWN_FOLDERS:
-        raise UsageError(f"topic id {topic!r} is the name of a folder that the archive keeps for itself")
+        raise UsageError(f"topic id {topic!r} is a folder name that the archive reserves")
     return cluster_folder(root, cluster_id, topic)
 
 
@@ -252,6 +252,6 @@ def misfits(fs: pafs.FileSystem, sizes: Mapping[str, int]) -> Iterator[tuple[str
     """Segments whose file is missing or has another size than its manifest says, by path, with the reason."""
     for (path, size_bytes), info in zip(sizes.items(), fs.get_file_info([*sizes]), strict=True):
         if info.type != pafs.FileType.File:
-            yield path, "the manifest is here, its segment is not"
+            yield path, "the manifest exists, but its segment is missing"
         elif info.size != size_bytes:  # a shorter one would pass for a torn tail
             yield path, f"{info.size} bytes, its manifest says {size_bytes}"

@@ -84,7 +84,7 @@ class MetadataLog:
             case Topic():
                 topic_id = kafka_uuid(record.topic_id)
                 if topic_id is None or record.name in self.topics:
-                    raise LogError("contradiction", f"topic {record.name!r} has no id, or is there already")
+                    raise LogError("contradiction", f"topic {record.name!r} has no id, or exists already")
                 self.topics[record.name], self._names[record.topic_id] = TopicOfLog(topic_id=topic_id), record.name
             case Partition():
                 self.topics[self._name(record.topic_id)].partitions.add(record.partition_id)

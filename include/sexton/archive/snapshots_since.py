@@ -68,7 +68,7 @@ class GroupThen:
                 what = f"{key[0]}-{key[1]} was {was}, now {value[0]}"
                 return f"the group has committed since the plan was made: {what}"
             if key in self.was_gone:
-                return f"{key[0]}-{key[1]} was gone at an admin snapshot since then, and is there again"
+                return f"{key[0]}-{key[1]} was missing in a later admin snapshot, and exists again"
         return None
 
 

@@ -103,7 +103,7 @@ def apply(
     ledger, config = Ledger(fs, root, plan.record.cluster_id, plan_id), settings()
     in_force = read_policy_file(policy or (Path(config.policy) if config.policy else None))
     rules = Rules(
-        approved_by=approved_by or "nobody: only an admin snapshot",
+        approved_by=approved_by or "nobody: only a dry run",
         plan_sha256=plan_sha256 or plan.sha256,
         policy_sha256=None if in_force is None else in_force.sha256,
         limits=default_limits() if in_force is None else in_force.limits,

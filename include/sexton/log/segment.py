@@ -290,7 +290,7 @@ def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: 
     except FileNotFoundError:
         raise UsageError("the file was deleted before it was read", where=path, fix=_WHILE_READ) from None
     if read < size_bytes:
-        what = f"the file has become shorter while it was read: {read} of {size_bytes} bytes are left"
+        what = f"the file was truncated while it was read: {read} of {size_bytes} bytes are left"
         raise UsageError(what, where=path, fix=_WHILE_READ)
     return data
 

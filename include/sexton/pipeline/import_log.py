@@ -218,7 +218,7 @@ def _differs(
     if log.end < reached:
         return None if _is_archived(disk, fs, log, lineage) else f"it ends at {log.end}, the archive at {reached}"
     if end.leader_epoch < 0:
-        return None if _is_archived(disk, fs, log, lineage) else "the last archived batch is not on it"
+        return None if _is_archived(disk, fs, log, lineage) else "its log does not have the last archived batch"
     epoch, epoch_end = log.end_of_epoch(end.leader_epoch)
     if epoch != end.leader_epoch:
         return f"it does not know the archived leader epoch {end.leader_epoch}"

@@ -131,7 +131,7 @@ def _warnings(merged: MergedSnapshots) -> list[str]:
     found = [*snapshot.warnings, *differences_text(snapshot.metadata.brokers_differ)]
     if not merged.earlier:
         found.append(
-            "this is the first admin snapshot: nothing is known of when offsets were committed, so few verdicts can be"
+            "this is the first admin snapshot: it is not known when offsets were committed, so verdicts are few"
         )
     else:
         found.append(

@@ -81,7 +81,7 @@ def require_pass(folder: RunFolder, record: RunRecord) -> None:
         raise UsageError("this run was not checked", where=folder, fix="run validate_tables first")
     results = folder.read_table(DQ_RESULTS, 0, ["run_id", "severity", "success"])
     if results["run_id"].unique().to_pylist() != [record.run_id]:
-        raise UsageError("its checks are those of another run", where=file, fix="run validate_tables first")
+        raise UsageError("its checks are from another run", where=file, fix="run validate_tables first")
     failed = pc.and_(pc.equal(results["severity"], "critical"), pc.invert(results["success"]))
     if count := pc.sum(failed).as_py():
         raise DataQualityFailure(f"{count} critical expectations failed, nothing is published", where=file)

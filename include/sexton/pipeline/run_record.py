@@ -138,7 +138,7 @@ def _doubts(merged: list[Merged], *, missing: list[int], is_archive: bool) -> li
         if part.future_batches:
             found.append(
                 f"log partition {part.log_partition}: {part.future_batches} batches are stamped more than an hour "
-                f"after {snapshot} and were passed over in the search for the cut"
+                f"after {snapshot} and were ignored in the search for the cut"
             )
     return found
 

@@ -20,7 +20,7 @@ from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import Topic, describe_topic, require_cluster
 from sexton.topics import OFFSETS_TOPIC
 
-ASKED_FOR = "an admin snapshot was asked for"
+ASKED_FOR = "an admin snapshot was requested"
 
 
 def run(

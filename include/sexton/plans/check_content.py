@@ -97,7 +97,7 @@ def _check_order(plan: Plan, where: str) -> None:
     firsts = np.flatnonzero(np.diff(parts, prepend=-1))
     expected = np.arange(len(parts)) - np.repeat(firsts, np.diff(firsts, append=len(parts)))
     if (np.diff(parts) < 0).any() or not np.array_equal(positions, expected):
-        raise Refused("its rows are not by log partition and position", where=where)
+        raise Refused("its rows are not sorted by log partition and position", where=where)
     if strange := set(parts.tolist()) - plan.record.cuts.keys():
         raise Refused(f"log partitions without a cut: {sorted(strange)}", where=where)
 

@@ -216,7 +216,7 @@ def _warnings(record: RunRecord) -> list[str]:
     blocked = sorted(record.blocked.items())
     found = [*record.profile_doubts, *(f"nothing is planned for log partition {part}: {why}" for part, why in blocked)]
     if record.coverage != "complete":
-        found.append(f"coverage is {record.coverage}: {record.coverage_reason or 'the log is not whole'}")
+        found.append(f"coverage is {record.coverage}: {record.coverage_reason or 'the log is incomplete'}")
     return found
 
 

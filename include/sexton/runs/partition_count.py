@@ -32,7 +32,7 @@ def partition_count(
                 f"{source.partition_count} log partitions by {source.partition_count_from}, but there is a folder for "
                 f"{highest}",
                 where=source.where,
-                fix="is that of this cluster?",
+                fix="check that this count belongs to this cluster",
             )
         return source.partition_count, []
     found = groups()

@@ -337,7 +337,7 @@ def _metadata(
         found = oldest_metadata_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
         if found is not None and found.taken_at_ms - as_of_ms > METADATA_SLACK_MS:
             found = None
-    return found, [] if found else ["no_metadata: nothing was recorded of the cluster for this instant"]
+    return found, [] if found else ["no_metadata: no cluster metadata was recorded for this instant"]
 
 
 def _seen(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> frozenset[int]:

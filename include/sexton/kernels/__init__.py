@@ -1,7 +1,7 @@
-"""The rules of `coordinator`, compiled with numba over whole segments: from bytes to Arrow tables.
+"""The rules of `coordinator`, compiled with numba and applied to whole segments: from bytes to Arrow tables.
 
-A rule is in the module of the same name in both: decoding, loading, offsets, endless_load, changes.replay. Function
-names are the same where both have the function.
+A rule is in the module of the same name in both packages: decoding, loading, offsets, endless_load, changes.replay.
+Functions that both packages have bear the same names.
 
     scan -> inflate -> decoding -> loading -> offsets     bytes of a segment to the state of a fold (fold, partial_fold)
     merge                                                 joins folds of adjacent slices

@@ -1,9 +1,9 @@
 """Splits the fold of a log partition by group id, so that many tasks can share one log partition.
 
-No rule joins two groups, so a fold consists of groups and the *rest*: end markers, open transactions and counts of the
-whole log partition. A *bucket* is the rest with the groups of one range of ids. Merging, in log order, the buckets of
-adjacent slices gives the bucket of the whole log partition. Rows and counts that belong to no group are in the first
-bucket only, so that sums over all buckets are right.
+The replay of a group never depends on another group, so a fold consists of groups and the *rest*: end markers, open
+transactions and counts of the whole log partition. A *bucket* is the rest with the groups of one range of ids. Merging
+the buckets of adjacent slices in log order gives the bucket of the whole log partition. Rows and counts that belong to
+no group are in the first bucket only, so that sums over all buckets are right.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from sexton.kernels.partial_fold import PartialFold
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRange:
-    """The group ids from `lower` on and before `upper`, ordered by their UTF-8 bytes; None: no bound."""
+    """The group ids from `lower` up to, but not including, `upper`, in order of their UTF-8 bytes; None: no bound."""
 
     lower: str | None = None
     upper: str | None = None
@@ -58,8 +58,8 @@ def bucket_of(fold: PartialFold, ids: GroupRange) -> PartialFold:
 
 
 def rest_of(fold: PartialFold, *, is_first: bool) -> PartialFold:
-    """The state of the whole log partition without its groups; rows and counts that may exist once are in the first
-    bucket."""
+    """The state of the whole log partition without its groups; rows and counts that must be counted only once are left
+    to the first bucket."""
     state = without_groups(fold.state)
     if is_first:
         return replace(fold, state=state)
@@ -84,7 +84,7 @@ def groups_of(fold: PartialFold, ids: GroupRange) -> FoldState:
 
 
 def with_groups(rest: PartialFold, groups: Iterable[FoldState]) -> PartialFold:
-    """A bucket from its rest, whose arrays are reused, and groups."""
+    """A bucket made of `rest`, whose arrays are reused, and of `groups`."""
     state = rest.state
     for some in groups:
         state = absorb_state(state, some)
@@ -93,7 +93,7 @@ def with_groups(rest: PartialFold, groups: Iterable[FoldState]) -> PartialFold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSlice:
-    """Groups of a fold with adjacent ids, from `lower` on; `keys` counts their keys and group records together."""
+    """Groups of a fold with adjacent ids; `lower` is the first id, `keys` counts their keys and group records."""
 
     lower: str
     keys: int

@@ -15,10 +15,11 @@ from sexton.kernels.layout import FoldState, Int64s
 
 
 def canonical(state: FoldState) -> FoldState:
-    """The state of a prefix of its log partition in canonical form, to be written (`checkpoint.tables`), not folded on.
+    """The canonical form of `state`, which begins at the start of its log partition; only for writing it
+    (`checkpoint.tables`): nothing can be folded onto it.
 
-    Keys are those with a stored or pending value, by the log_offset of the newest; pending values are by log_offset;
-    producers are those with something open, by id; groups are by id.
+    It has the keys with a stored or pending value, in order of the log_offset of their newest value; pending values in
+    order of log_offset; the producers with something open, and all groups, in order of id.
     """
     counts = state.counts.copy()
     keys, producers = state.keys[: counts[L.KEYS]], state.producers[: counts[L.PRODUCERS]]
@@ -50,7 +51,7 @@ def canonical(state: FoldState) -> FoldState:
 
 
 def _by_newest(state: FoldState, newest: Int64s) -> Int64s:
-    """Rows of live keys. No two records share a log_offset, except in a damaged log."""
+    """Rows of live keys in order of `newest`; in a damaged log, keys that share a log_offset are in order of name."""
     live = np.flatnonzero(newest != L.NONE)
     order: Int64s = live[np.argsort(newest[live], kind="stable")]
     if np.any(np.diff(newest[order]) == 0):
@@ -72,7 +73,7 @@ def _settled(keys: Int64s) -> Int64s:
 def _open_first(producers: Int64s) -> tuple[Int64s, int]:
     """Rows of producers, those with open transactions first, by id; and the number of producers with open transactions.
 
-    The others are not written, but transactions that Kafka 4.0.0 leaves open still refer to them.
+    Producers without one are not written, but transactions that Kafka 4.0.0 leaves open still refer to them.
     """
     is_open = (producers[:, L.P_FIRST] != L.NONE) | (producers[:, L.P_CANCELLED] != 0)
     order: Int64s = np.lexsort((producers[:, L.P_ID], ~is_open))

@@ -23,8 +23,8 @@ TEXT_LIST = pa.list_(pa.string())
 
 
 def log_schema(table: str, *without: str) -> pa.Schema:
-    """The columns of a table of `sexton.tables` that the log fills, in its order, without run columns and a few
-    others."""
+    """The schema of the columns of a table of `sexton.tables` that the log fills, in the table's order, except the
+    run's columns and those named in `without`."""
     declared = TABLES[table].arrow_schema(with_run=False, origin="log")
     return pa.schema([field for field in declared if field.name not in without])
 
@@ -41,7 +41,7 @@ def _gather(arena: Any, starts: Any, sizes: Any, ends: Any, out: Any) -> None:
 
 @compiled
 def _canonical_size(arena: Any, starts: Any, sizes: Any) -> int:
-    """Most bytes that the canonical forms may take; -1 when every span is canonical."""
+    """An upper bound of the bytes of all canonical forms; -1 if every span is canonical already."""
     data = pointer(arena)
     total, is_plain = 0, True
     for row in range(len(starts)):
@@ -66,7 +66,7 @@ def _gather_canonical(arena: Any, starts: Any, sizes: Any, ends: Any, out: Any) 
 def _write_ids(high: Any, low: Any, alphabet: Any, out: Any) -> None:
     for row in range(len(high)):
         for char in range(_ID_CHARS):
-            bit = 6 * char  # of 128, from the left; the last character has two
+            bit = 6 * char  # of the 128 bits, from the left; the last character has two bits
             if bit < 60:
                 value = high[row] >> (58 - bit)
             elif bit == 60:
@@ -79,7 +79,7 @@ def _write_ids(high: Any, low: Any, alphabet: Any, out: Any) -> None:
 
 
 def value_spans(column: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bytes]:
-    """Where each value of a string or binary column ends in the bytes, after where the first one begins."""
+    """Offsets and bytes of a string or binary column, as in Arrow: value i lies between offsets i and i + 1."""
     values = column.cast(pa.large_binary())
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if not len(values):
@@ -139,9 +139,9 @@ def masked(values: pa.Array, is_null: Mask) -> pa.Array:
 def numbers(
     table: Int64s, columns: Mapping[str, int], *, absent: Mapping[str, int] | None = None
 ) -> dict[str, pa.Array]:
-    """int64 columns of a table of rows, by name; NULL for the value that `absent` gives for the name.
+    """int64 columns of a table of rows, by name; NULL where a value equals the one that `absent` has for the name.
 
-    All in one call: threads contend at every call into NumPy or Arrow, however small.
+    All columns are made in one call: threads contend at every call into NumPy or Arrow, however small.
     """
     absent = absent or {}
     count = len(table)
@@ -183,19 +183,19 @@ def names(state: FoldState, starts: Int64s, sizes: Int64s) -> pa.Array:
 
 
 def key_columns(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:
-    """group_id, topic and partition of some rows of `state.keys`, which are `keys`."""
+    """group_id, topic and partition of `keys`, which are rows of `state.keys`."""
     group_ids = names(state, keys[:, L.KEY_AT] + 2, keys[:, L.KEY_SIZES] >> 32)
     return {"group_id": group_ids, **topic_partitions(state, keys)}
 
 
 def named_keys(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:
-    """`key_columns` with the types that they have in tables."""
+    """`key_columns` with the types that these columns have in tables."""
     named = key_columns(state, keys)
     return {**named, "group_id": named["group_id"].cast(pa.string()), "topic": named["topic"].cast(pa.string())}
 
 
 def topic_partitions(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:
-    """topic and partition of some rows of `state.keys`, which are `keys`."""
+    """topic and partition of `keys`, which are rows of `state.keys`."""
     at, sizes = keys[:, L.KEY_AT], keys[:, L.KEY_SIZES]
     topic_at, end = at + 4 + (sizes >> 32), at + (sizes & 0xFFFFFFFF) - 4
     partitions = np.empty(len(at), np.int32)

@@ -23,10 +23,10 @@ _NEVER = (1 << 63) - 1
 
 
 def commit_rows(data: Bytes, frames: Int64s, *, cap_bytes: int) -> Iterator[tuple[Int64s, Int64s, Int64s, Bytes]]:
-    """(batches, batches left out, rows as in a queue, inflated bytes) of the good batches of magic 2 at `frames`.
+    """Yields (batches, batches left out, rows as in a queue, inflated bytes) of good batches of magic 2 at `frames`.
 
-    Frames are read in order, a run at a time; memory covers all records that the headers announce. A batch is left out
-    whole unless every record is a plainly valid offset commit or tombstone.
+    Batches are read in order, one run at a time, with memory for all records that their headers announce. A batch is
+    left out, with all its records, unless compiled code can read every record as an offset commit or a tombstone.
     """
     batches = np.empty((len(frames), L.BATCH_COLUMNS), np.int64)
     open_batches(data, frames, 0, len(frames), _NEVER, -1 - _NEVER, new_batch_counters(), batches)

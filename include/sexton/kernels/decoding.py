@@ -1,8 +1,8 @@
 """From the batches of a block to a queue of records: `coordinator.decoding` compiled, the reading half of the hot path.
 
-It reads records of magic 2, keys of every type that the coordinator reads, and OffsetCommitValue v0 to v4; `_decode` is
-the plain `decode` (Kafka: GroupCoordinatorRecordSerde). It stops before a record that is not plainly good; `slow_path`
-then reads the rest of that batch and names the reason. So this module may be as strict as it likes.
+It reads records of magic 2, keys of every type that the coordinator reads, and OffsetCommitValue v0 to v4; `_decode`
+corresponds to the plain `decode` (Kafka: GroupCoordinatorRecordSerde). It stops before a record that it does not
+accept; `slow_path` then reads the rest of that batch and names the reason. So this module may refuse valid records.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -48,7 +48,7 @@ def fill_queue(
 
 @inlined
 def read_varint(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """Zigzag varint of at most 32 bits and the position after it; -1 there when it is not one."""
+    """A zigzag varint of at most 32 bits, and the position after it: -1 if there is none at `pos`."""
     if pos < end and data[pos] < 0x80:
         small = np.int64(data[pos])
         return (small >> 1) ^ -(small & 1), pos + 1
@@ -58,8 +58,8 @@ def read_varint(data: Any, pos: int, end: int) -> tuple[int, int]:
 
 @inlined
 def read_head(data: Any, pos: int, end: int) -> tuple[int, int, int, int]:
-    """Where the record at `pos` ends, how far its timestamp and its offset are from its batch's, and where its key
-    begins; -1 there when no record lies before `end`."""
+    """(end, timestamp delta, offset delta, position of the size of the key) of the record at `pos`; the position is -1
+    if no whole record lies before `end`."""
     size, at = read_varint(data, pos, end)
     stop = at + size
     if at < 0 or size < 1 or stop > end:
@@ -73,21 +73,22 @@ def read_head(data: Any, pos: int, end: int) -> tuple[int, int, int, int]:
 
 @compiled
 def _read_varlong(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """Read a varint of at most 63 bits: no timestamp is further from its batch's."""
+    """A zigzag varint of at most 63 bits, which every timestamp delta fits, and the position after it, or -1."""
     value, pos = _read_bits(data, pos, end, 63)
     return (value >> 1) ^ -(value & 1), pos
 
 
 @compiled
 def _read_unsigned(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """Unsigned varint as a Java int, which wraps, and the position after it; -1 there when it is not one."""
+    """An unsigned varint as a Java int, which wraps, and the position after it: -1 if there is none at `pos`."""
     value, pos = _read_bits(data, pos, end, 35)
     return np.int64(np.int32(value)), pos
 
 
 @inlined
 def _read_bits(data: Any, pos: int, end: int, bits: int) -> tuple[int, int]:
-    """Groups of seven bits, the lowest first, and the position after them; 0 and -1 when they do not end in time."""
+    """The number in groups of seven bits, the lowest first, and the position after it; (0, -1) if it does not end
+    before `end` or has more than `bits` bits."""
     value = np.int64(0)
     shift = 0
     while pos < end and shift < bits:
@@ -102,7 +103,7 @@ def _read_bits(data: Any, pos: int, end: int, bits: int) -> tuple[int, int]:
 
 @inlined
 def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, queue: Any, group_types: Any) -> int:
-    """Queue the records of one batch from the cursor's on; after the last, the cursor moves to the next batch."""
+    """Queue the records of one batch from the cursor on; after the last record, move the cursor to the next batch."""
     end = batches[batch, L.B_BODY_END]
     if cursor[L.C_AT] < 0:
         cursor[L.C_AT] = batches[batch, L.B_BODY]
@@ -110,7 +111,7 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
     total = batches[batch, L.B_COUNT]
     status = L.FINISHED if total >= 0 else L.FALLBACK
     if total != 1 and batches[batch, L.B_ATTRIBUTES] & L.CONTROL:
-        status, total = L.FALLBACK, np.int64(0)  # markers come alone; coordinators differ over others
+        status, total = L.FALLBACK, np.int64(0)  # a marker is alone in its batch; for others releases differ
     while done < total and queued < L.QUEUE_ROWS:
         stop, shift_ms, delta, at = read_head(data, pos, end)
         if at < 0 or delta <= last_delta or delta > batches[batch, L.B_LAST_DELTA]:
@@ -155,7 +156,7 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
 
 @inlined
 def _decode(state: View, data: Any, is_control: int, queue: Any, row: int, group_types: Any) -> bool:
-    """Complete a queued record from its key and value; False when it is not plainly good."""
+    """Complete a queued record from its key and value; False if the slow path has to read it."""
     key, key_size = queue[row, L.Q_KEY], queue[row, L.Q_KEY_SIZE]
     record_type = np.int64(be16(data, key))
     if is_control:
@@ -182,7 +183,7 @@ def _decode(state: View, data: Any, is_control: int, queue: Any, row: int, group
 
 @inlined
 def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
-    """Sizes and hash of group, topic and partition; prefetches their slot."""
+    """Queue the sizes and the hash of an offset's key, and prefetch its slot; False if the key is malformed."""
     start = queue[row, L.Q_KEY] + 2
     end = start + queue[row, L.Q_KEY_SIZE] - 2
     if end - start < 8:
@@ -205,7 +206,7 @@ def _read_offset_key(state: View, data: Any, queue: Any, row: int) -> bool:
 
 @inlined
 def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: int) -> bool:
-    """Where the fields of an OffsetCommitValue lie; a tombstone has none."""
+    """Queue where the fields of an OffsetCommitValue lie, or a tombstone; False if the slow path has to read it."""
     value, size = queue[row, L.Q_VALUE], queue[row, L.Q_VALUE_SIZE]
     if size < 0:
         queue[row, L.Q_KIND] = L.KIND_TOMBSTONE
@@ -256,9 +257,9 @@ def _read_value(counts: Any, data: Any, highest_version: int, queue: Any, row: i
 
 @compiled
 def _read_tags(data: Any, at: int, stop: int) -> tuple[int, int]:
-    """Where the topic id of a value lies (tag 0) or -1, and the position after the tags, -1 when they are not whole.
+    """Where the topic id of a value (tag 0) lies, or -1; and the position after the tags, or -1 if they are truncated.
 
-    As Kafka reads them: an unknown tag is skipped by its size, the size of a known one is ignored.
+    Like Kafka, it skips an unknown tag according to its size, and ignores the size of a known tag.
     """
     topic_id = np.int64(-1)
     tags, at = _read_unsigned(data, at, stop)

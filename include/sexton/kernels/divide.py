@@ -1,10 +1,10 @@
-"""Splits a log by group id while it is read once: each bucket gets the records of its range of ids, to be folded
-separately.
+"""Splits a log by group id in a single read: each bucket gets the records of its range of ids, to be folded separately.
 
-A fold of very many keys is slow, because its table is large and does not fit any cache. So records go into buckets
-first, each a list of runs of adjacent records of one batch (rows like batches, `layout`) with their bytes, in log
-order. End markers go to every bucket that has records of their producer. `fold_bucket` folds a bucket by the same loop
-that folds a log. Counts and undecodable records, which belong to no group, are in the *rest*, with the first bucket.
+A fold of very many keys is slow, because its table is too large for the processor's caches. So records first go into
+buckets: each is a list of runs of adjacent records of one batch (rows like batches, `layout`) with their bytes, in log
+order. End markers go to every bucket that has records of their producer. `fold_bucket` folds a bucket with the same
+loop that folds a log. Counts and undecodable records belong to no group: they are in the *rest*, which goes to the
+first bucket.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -35,9 +35,9 @@ from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 MAX_BUCKETS = 62
-"""One bit per bucket in a number that says which buckets have records of a producer."""
+"""An int64 has one bit for each bucket: whether the bucket has records of a producer."""
 _ROWS, _BYTES = 1 << 17, 1 << 24
-"""Limits of all buckets together in memory before they are written to files."""
+"""Limits for all buckets together: what is kept in memory before it is written to files."""
 _BLOCK_ROWS = 4096
 _BATCH, _STOP, _BUCKET, _GROUP_AT, _GROUP_SIZE = range(5)
 
@@ -45,8 +45,8 @@ _BATCH, _STOP, _BUCKET, _GROUP_AT, _GROUP_SIZE = range(5)
 class Room(NamedTuple):
     """Buffers into which compiled code writes runs: `row_limit` rows and `byte_limit` bytes for each of the buckets.
 
-    `last` is the previous record, in the same batch or not; `all_seen` marks buckets that may have earlier records of a
-    producer that is new here.
+    `last` describes the previous record, in the same batch or another. `all_seen` has a bit for each bucket that may
+    have earlier records of a producer that appears here for the first time.
     """
 
     bounds: Bytes
@@ -76,7 +76,7 @@ def divide_batches(
     type_flags: Any,
     room_arrays: Room,
 ) -> int:
-    """Split batches into `room_arrays`; NO_ROOM: empty them and call again."""
+    """Split batches into `room_arrays`. Returns a status like `fold_batches`, or NO_ROOM: empty them and call again."""
     state, cursor, group_types = view_of(arrays), pointer(cursor_row), pointer(type_flags)
     in_place, inflated = pointer(source), pointer(arena)
     batches, queue = batches_of(batch_rows), queue_of(queue_rows)
@@ -242,19 +242,20 @@ def _put(data: Any, batches: Any, batch: int, queue: Any, record: int, bucket: i
 
 @dataclass(frozen=True, slots=True)
 class BucketLog:
-    """The runs of one bucket of a stretch of the log, and their bytes, in unnamed files."""
+    """The runs of one bucket, and their bytes, in unnamed temporary files."""
 
     runs: IO[bytes]
     data: IO[bytes]
 
 
 class Divider(FoldBuilder):
-    """A `FoldBuilder` whose state is the rest; its records go into `buckets`, files in `folder`."""
+    """A `FoldBuilder` that writes the records of groups to the files of `buckets`, and folds only the rest."""
 
     buckets: list[BucketLog]
 
     def divide_into(self, bounds: Sequence[str], folder: Path) -> None:
-        """Begin with no bucket. `bounds` are the group ids at which all buckets but the first begin."""
+        """Create empty buckets, with files in `folder`. `bounds` are the group ids at which all buckets but
+        the first begin."""
         names = [name.encode() for name in bounds]
         count = len(bounds) + 1
         files = [TemporaryFile(dir=folder) for _ in range(2 * count)]  # noqa: SIM115  # open as long as the buckets are
@@ -276,7 +277,7 @@ class Divider(FoldBuilder):
         )
 
     def finish(self) -> PartialFold:
-        """The rest."""
+        """Write what is still in memory to the files, and return the rest."""
         self._empty()
         self.state.producers[: self.state.counts[L.PRODUCERS], L.P_CANCELLED] = 0
         return self.fold
@@ -307,7 +308,8 @@ class Divider(FoldBuilder):
 
 
 def fold_bucket(buckets: Iterable[BucketLog], rest: PartialFold, *, is_first: bool) -> PartialFold:
-    """The fold of a bucket from adjacent slices of a log, in order; `rest` belongs to all of them."""
+    """The fold of one bucket; `buckets` are its parts from adjacent slices, in log order, and `rest` is that of all
+    these slices."""
     folder = FoldBuilder(PartialFold.empty(profile=rest.profile, is_prefix=True), cap_bytes=0)
     for bucket in buckets:
         data = _mapped(bucket.data)
@@ -331,7 +333,7 @@ def _mapped(file: IO[bytes]) -> Bytes:
 
 
 def _blocks(file: IO[bytes]) -> Iterator[Int64s]:
-    """The rows in a file, copied some at a time."""
+    """Copies of the rows in a file, _BLOCK_ROWS at a time."""
     found = _mapped(file).view(np.int64).reshape(-1, L.BATCH_COLUMNS)
     for start in range(0, len(found), _BLOCK_ROWS):
         yield found[start : start + _BLOCK_ROWS].copy()

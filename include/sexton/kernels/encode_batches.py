@@ -1,4 +1,5 @@
-"""Encodes the record batches of planned tombstones by column: the bytes of `coordinator.tombstones.encode_batches`.
+"""Encodes the record batches of planned tombstones from whole columns, to the same bytes as
+`coordinator.tombstones.encode_batches`.
 
 The plain version needs several Python objects for each record, which is too slow for a plan of a million tombstones.
 Compiled code divides the keys into batches and writes records and headers; `log.codec` compresses, batch by batch.
@@ -37,7 +38,7 @@ class EncodedBatches:
     """Record batches one after the other, and the size of each.
 
     Uncompressed messages of record formats 0 and 1 count as a batch each. `last_row` is the first row of the last
-    batch, which could change if more rows followed.
+    batch; that batch could change if more rows followed.
     """
 
     data: bytes
@@ -60,10 +61,10 @@ def encode_tombstone_batches(
     codec: int = codecs.NONE,
     magic: int | None = None,
 ) -> EncodedBatches:
-    """Batches of records without values as the profile's coordinator writes them, offsets from `base_offset` on.
+    """Batches of tombstones as the profile's coordinator writes them, with offsets from `base_offset` on.
 
-    For each record `group_ids` (string) has the group and `keys` (binary) the key; ValueError where one is NULL or
-    missing. All else is as in `coordinator.tombstones.encode_batches`.
+    For each record `group_ids` (string) has the group and `keys` (binary) the key; ValueError if a group or a key is
+    NULL or missing. The other parameters are those of `coordinator.tombstones.encode_batches`.
     """
     if len(group_ids) != len(keys) or group_ids.null_count or keys.null_count:
         raise ValueError(f"expected a group and a key for each record, got {len(group_ids)} and {len(keys)} or NULL")
@@ -99,7 +100,7 @@ def encode_tombstone_batches(
 def _header(profile: Profile, topic: TopicSettings, *, log_offset: int, as_of_ms: int) -> Bytes:
     """The header fields that all batches share; base offset, size, counts and CRC are set for each batch.
 
-    `log_offset` is the last batch's: an impossible offset is an error here, as in the plain version.
+    `log_offset` is the base offset of the last batch: an impossible offset raises an error, as in the plain version.
     """
     end, sequence = LogEnd(log_offset=log_offset), profile.base_sequence
     one = encode_append([(b"", None)], profile=profile, topic=topic, end=end, now_ms=as_of_ms, base_sequence=sequence)
@@ -117,9 +118,10 @@ def _deflated(plain: Bytes, sizes: Int64s, codec: int) -> tuple[Bytes, Int64s]:
 
 @compiled
 def _divide(ends: Any, group_ends: Any, group_bytes: Any, max_batch_bytes: int, firsts: Any, sizes: Any) -> int:
-    """Fill in the first row and the size of each batch; return how many there are. The last row ends `firsts`.
+    """Fill in the first row and the size of each batch; return the number of batches. After the last batch, `firsts`
+    has the number of rows.
 
-    A batch ends where the largest size that its records can have would exceed `max_batch_bytes`; and, where there are
+    A batch ends before the row with which the upper bound of its size would exceed `max_batch_bytes` and, if there are
     `group_ends`, where the group changes.
     """
     count, first, bound = 0, 0, 0
@@ -188,13 +190,13 @@ def _write_headers(firsts: Any, sizes: Any, header: Any, base_offset: int, out: 
 
 @inlined
 def _record_size(key_size: int, offset_delta: int) -> int:
-    """Size of a record after its own size."""
+    """The size of a record, without the varint that states this size."""
     return _FIXED_BYTES + _varint_size(offset_delta) + _varint_size(key_size) + key_size
 
 
 @inlined
 def _varint_size(value: int) -> int:
-    """Size of a zigzag varint of a number that is not negative."""
+    """The size of a non-negative number as a zigzag varint."""
     size, rest = 1, value >> 6
     while rest > 0:
         size, rest = size + 1, rest >> 7
@@ -203,7 +205,7 @@ def _varint_size(value: int) -> int:
 
 @inlined
 def _write_varint(out: Any, at: int, value: int) -> int:
-    """Write a number that is not negative as a zigzag varint; return where it ends."""
+    """Write a non-negative number as a zigzag varint; return where it ends."""
     rest = value << 1
     while rest > 0x7F:
         out[at] = np.uint8(rest & 0x7F | 0x80)

@@ -1,8 +1,8 @@
-"""Encodes the keys of planned tombstones by column, for whole tables.
+"""Encodes the keys of planned tombstones from whole columns.
 
-`records.encode_key` is the plain version, and the tests compare the two. It needs a Python object per field, which is
-too slow for a plan of a million tombstones. Keys have only strings and int32 fields, and none of their types is
-flexible.
+`records.encode_key` is the plain version, and the tests compare the two. The plain version needs a Python object for
+each field, which is too slow for a plan of a million tombstones. Keys have only string and int32 fields, and no
+flexible versions.
 """
 
 from typing import Any
@@ -68,7 +68,7 @@ def _int64(column: pa.ChunkedArray) -> Int64s:
 
 
 def _checked(ends: Int64s, rows: npt.NDArray[np.int64]) -> Int64s:
-    """Sizes of values; ValueError for NULL or a string that is too long."""
+    """Sizes of the values in `rows`; ValueError for a string that is too long for Kafka."""
     sizes: Int64s = ends[rows + 1] - ends[rows]
     if len(sizes) and sizes.max() > _MAX_BYTES:
         raise ValueError(f"string of {sizes.max()} bytes: at most {_MAX_BYTES} can be encoded")

@@ -1,11 +1,12 @@
-"""Folds slices of a log partition, and joins folds of adjacent slices, by the rules of a profile, compiled.
+"""Folds slices of a log partition with the rules of a profile, compiled, and joins folds of adjacent slices.
 
-By the rules of group_coordinator, merging the folds of adjacent slices in log order, in any association, gives the fold
-of the whole log. By older rules a log partition is folded as one slice. A fold contains, for each key, the stored value
-and the last tombstone; for each producer, its pending values and the first end marker, which ends the producer's
-pending values in the slice before; and the group records in order, because a group's last record alone does not decide.
+With the rules of group_coordinator, merging the folds of adjacent slices in log order, in any association, gives the
+fold of the whole log. With older rules a log partition is folded as one slice. A fold contains, for each key, the
+stored value and the last tombstone; for each producer, its pending values and the first end marker, which ends the
+producer's pending values in the preceding slice; and the group records in order, because a group's last record alone
+does not determine its state.
 
-`results.finish` makes tables of it. The plain form is `coordinator.loading`.
+`results.finish` turns a fold into tables. The plain form is `coordinator.loading`.
 """
 
 import math
@@ -67,12 +68,12 @@ def fold_task(
     profile: Profile = NEWEST,
     onto: PartialFold | None = None,
 ) -> PartialFold:
-    """The fold of the batches that begin in the slices of `task`; never raises on what it reads.
+    """The fold of the batches that begin in the slices of `task`; damaged bytes never raise an error.
 
     `slices` gives, for each slice of `task`, the bytes of its whole file (a memory map will do). `onto` is a fold that
     ends where the task begins; its arrays are reused. No batch is inflated beyond `cap_bytes`. With `as_of_ms`, reading
-    stops at the first batch that reaches it; that search ignores batches stamped more than an hour after `taken_at_ms`,
-    or after that of their slice.
+    stops before the first batch whose largest timestamp is at or after that instant; batches stamped more than an hour
+    after `taken_at_ms` (that of their slice, if it has one) do not stop it.
     """
     start = PartialFold.empty(profile=profile, is_prefix=task.index == 0) if onto is None else onto
     folder = FoldBuilder(start, cap_bytes=cap_bytes, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
@@ -83,7 +84,7 @@ def fold_task(
 
 
 def merge(left: PartialFold, right: PartialFold) -> PartialFold:
-    """The fold of both; `right` follows `left` in the log. A `left` with a cut stays as it is."""
+    """The fold of `left` and of `right`, which follows it in the log; `left` alone if `left` has a cut."""
     return merge_all([left.copy(), right])
 
 
@@ -103,7 +104,7 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
     state = compact_texts(absorb_state(left.state, right.state))
     if left.is_prefix:
         state = _pruned(state)
-    start = log_order_before(int(left.batch_counters[L.READ_REACHED]))  # of damage at which the right begins
+    start = log_order_before(int(left.batch_counters[L.READ_REACHED]))  # the position of damage at the start of `right`
     torn = int(left.batch_counters[L.READ_TORN])
     if torn and (right.batch_counters[L.READ_BATCHES] or right.undecodable or right.cut is not None):
         add_undecodable(left.undecodable, left.batch_counters, [(start, decoding.torn_segment(torn))])
@@ -115,7 +116,7 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
 
 
 def add_undecodable(found: UndecodableRows, counters: Int64s, more: UndecodableRows) -> None:
-    """Append rows to the earlier ones; rows beyond the limit are only counted."""
+    """Append the rows `more` to `found`; rows beyond the limit are only counted."""
     for place, row in more:
         if not keep_undecodable(found, place, row):
             counters[L.READ_LEFT_OUT] += 1
@@ -123,12 +124,12 @@ def add_undecodable(found: UndecodableRows, counters: Int64s, more: UndecodableR
 
 
 def _pruned(state: FoldState) -> FoldState:
-    """`state`, which begins at the start of the log, without dead keys once most keys of a large table are dead."""
+    """`state`, which begins at the start of the log; without its dead keys if these are most keys of a large table."""
     return prune_dead(state) if state.counts[L.KEYS] >= PRUNED_FROM_KEYS else state
 
 
 def read_only(data: Bytes | bytes) -> Bytes:
-    """The bytes as a plain read-only array, so that the compiled functions see one type."""
+    """The bytes as a plain read-only array, so that functions are compiled for this type only."""
     view = as_u8(data).view(np.ndarray)[:]
     view.flags.writeable = False
     return view
@@ -160,7 +161,7 @@ class FoldBuilder:
         return self.fold.state
 
     def compact(self) -> None:
-        """Drop metadata that no row holds, once it is most of the arena."""
+        """Drop metadata that no row refers to, once it takes up most of the arena."""
         self.fold = replace(self.fold, state=compact_texts(self.state))
 
     def fold_slice(self, data: Bytes, span: SegmentSlice) -> bool:
@@ -194,7 +195,7 @@ class FoldBuilder:
         return True
 
     def _add_torn_segment(self, frames: Int64s) -> None:
-        """Report half a batch as a torn segment once something follows it."""
+        """Report a truncated batch as a torn segment once other frames follow it."""
         counters, torn = self.fold.batch_counters, int(self.fold.batch_counters[L.READ_TORN])
         if torn and (frames[:, framing.KIND] != framing.TORN).any():
             self._add_damage(int(counters[L.READ_REACHED]), decoding.torn_segment(torn))
@@ -209,7 +210,7 @@ class FoldBuilder:
         self.compact()
 
     def fold_run(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
-        """Run the record loop over `batches`; where it stops, grow the state or read that batch the slow way."""
+        """Run the record loop over `batches`; where it stops, grow the state or read the batch with the slow path."""
         cursor = self._cursor
         cursor[:] = _AT_THE_FIRST
         while (status := self._step(data, arena, batches)) != L.FINISHED:
@@ -231,7 +232,7 @@ class FoldBuilder:
         return status
 
     def _grow(self, *, read_share: float) -> None:
-        """Make space. Where keys rarely repeat, the share of the file that is read predicts the final size."""
+        """Make space. Where keys rarely repeat, the share of the file that has been read predicts the final size."""
         counts = self.state.counts
         need, are_new = GROWTH * int(counts[L.NEED]) + 64, 2 * counts[L.KEYS] > counts[L.SEEN_VALUES]
         factor = math.ceil(1 / max(read_share, 1 / _MAX_GROWTH)) if are_new else 1
@@ -239,14 +240,14 @@ class FoldBuilder:
         self.fold = replace(self.fold, state=grow(state, need, factor=factor))
 
     def fold_slowly(self, batch: Batch, *, folded: int) -> None:
-        """Fold the rest of a batch that the compiled loop did not take, by the plain reader."""
+        """Fold the rest of a batch, which the compiled loop did not accept, with the plain reader."""
         for found in read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.fold.profile):
             self.count_slow_part(batch, found)
             rows, arena = found.rows()
             self._loop_again(rows, arena)
 
     def count_slow_part(self, batch: Batch, found: SlowPart) -> None:
-        """Count what the plain reader keeps from the loop."""
+        """Count the records that the plain reader does not hand back to the loop."""
         counters = self.fold.batch_counters
         if not batch.crc_ok:  # its records are the only sign of where it ends
             counters[L.READ_REACHED] = max(counters[L.READ_REACHED], found.reached)
@@ -260,7 +261,7 @@ class FoldBuilder:
         FoldBuilder.fold_run(self, _EMPTY, arena, rows)
 
     def fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
-        """Fold anything but a good batch of magic 2; False for the batch at the cut."""
+        """Fold a frame other than a good batch of magic 2; False for the batch at the cut."""
         found, counters = read_frame(data.data, frame), self.fold.batch_counters
         if isinstance(found, TornTail):
             is_zeros = not data[found.position : found.position + found.size_bytes].any()
@@ -296,7 +297,7 @@ def batch_of(data: Bytes, row: Int64s) -> Batch:
 
 
 def frames_of(data: Bytes, span: SegmentSlice, frames: Int64s) -> Iterator[Int64s]:
-    """Frames of everything that begins in the slice, a block at a time."""
+    """Frames of everything that begins in the slice, in blocks of frames."""
     place = framing.first_frame(data, span.start_byte, floor_offset=span.base_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget
     end = min(span.end_byte, len(data))

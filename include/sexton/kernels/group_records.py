@@ -1,6 +1,6 @@
-"""Replays the group records of a fold with `coordinator.groups`, like the plain replay: they are few.
+"""Replays the group records of a fold with `coordinator.groups`, in plain Python: there are few of them.
 
-Records that cannot be decoded or replayed become rows and failures, as in `coordinator.loading`.
+Records that cannot be decoded or replayed become undecodable rows or failures of the load, as in `coordinator.loading`.
 """
 
 import struct
@@ -32,10 +32,10 @@ class GroupRecords:
     profile: Profile
     groups: Groups = field(init=False)
     rows_of: dict[str, int] = field(default_factory=dict)
-    """Row in `groups` of every group with a group record, also of removed groups; by `replay_group_records`."""
+    """Row in `groups` of every group with a group record, including removed groups; filled by `complete`."""
     undecodable: UndecodableRows = field(default_factory=list)
     undecodable_count: int = 0
-    """Including those without a row."""
+    """The number of undecodable group records, including those without a row in `undecodable`."""
     failures: list[tuple[int, str]] = field(default_factory=list)
     live_records: dict[bytes, bool] = field(default_factory=dict)
     tombstones: int = 0
@@ -60,7 +60,7 @@ class GroupRecords:
         ]
 
     def catch_up(self, state: FoldState) -> None:
-        """Replay the group records of `state` that came since the last call."""
+        """Replay the group records that were added to `state` since the last call."""
         count = int(state.counts[L.RECORDS])
         for row in state.records[self._done : count].tolist():
             group = row[L.R_GROUP]
@@ -74,7 +74,7 @@ class GroupRecords:
         self._revive(state, group, last_value=int(state.groups[group, L.LAST_VALUE]))
 
     def complete(self, state: FoldState) -> None:
-        """Revive every group and note its row, after all records are replayed."""
+        """Revive every group and note its row in `rows_of`; call it after all records are replayed."""
         for group in self._last_own:
             self.rows_of[group_name(state, group)] = group
             self.revive(state, group)

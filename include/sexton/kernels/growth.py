@@ -1,6 +1,6 @@
-"""How the arrays of a fold grow: empty states, space for more, hash slots refilled, metadata compacted.
+"""Creates and grows the arrays of a fold: empty states, more space, new hash slots, compacted metadata.
 
-A compiled loop never grows an array: it stops where `is_full` says so, and its caller calls `grow` and goes on.
+A compiled loop never grows an array: it stops where `is_full` says so; its caller calls `grow` and runs it again.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -21,8 +21,8 @@ from sexton.kernels.layout import FoldState, Int64s, view_of
 from sexton.kernels.text import GROWTH
 
 _HASH_KEYS = np.frombuffer(secrets.token_bytes(16), np.int64) | 1
-"""Random in every process: clients that may commit offsets choose names and producer ids, and must not be able to
-choose names that share a slot. No order of rows depends on it, and it is never written."""
+"""Random in every process, because clients that may commit offsets choose names and producer ids, and must not be able
+to choose many that share a slot. The order of rows does not depend on these keys, and they are never written."""
 
 
 def new_state(*, keys: int = 1024) -> FoldState:
@@ -85,7 +85,7 @@ def used_by(state: FoldState) -> dict[str, int]:
 
 
 def reserve(state: FoldState, more: Mapping[str, int]) -> FoldState:
-    """A state with space for that many more rows or bytes of each array; `state` itself if it has them."""
+    """A state with space for `more` rows or bytes in each array; arrays that have it already stay the same."""
     bigger: dict[str, npt.NDArray[Any]] = {}
     for name, count in more.items():
         array, filled = getattr(state, name), int(state.counts[L.USED[name]])
@@ -102,7 +102,7 @@ def reserve(state: FoldState, more: Mapping[str, int]) -> FoldState:
 
 
 def compact_texts(state: FoldState, *, slack_bytes: int = 1 << 20) -> FoldState:
-    """Drop metadata that no row holds, once it is most of the arena."""
+    """Drop metadata that no row refers to, once it takes up most of the arena."""
     used, live = int(state.counts[L.TEXT_BYTES]), int(state.counts[L.TEXT_LIVE])
     if used <= 2 * live + slack_bytes:
         return state
@@ -210,7 +210,7 @@ def _move_text(table: Any, row: int, old: Any, fresh: Any, to: int) -> int:
 
 @inlined
 def is_full(counts: Any, need: int) -> bool:
-    """Whether one more record whose key and value take `need` bytes may not fit. Reads `counts` alone: it is hot."""
+    """Whether one more record, with `need` bytes of key and value, may not fit. Fast: it reads `counts` alone."""
     return (
         counts[L.KEYS] >= counts[L.KEY_LIMIT]
         or counts[L.KEY_BYTES] + GROWTH * need > counts[L.KEY_BYTES_LIMIT]

@@ -18,19 +18,19 @@ from sexton.kernels.text import canonicalise, is_canonical
 
 @inlined
 def hash_span(state: View, data: Any, start: int, size: int) -> int:
-    """The hash of a span of bytes under the keys of this state."""
+    """The hash of a span of bytes, with the hash keys of this state."""
     return hash_bytes(state.counts[L.FIRST_HASH_KEY], state.counts[L.SECOND_HASH_KEY], data, start, size)
 
 
 @inlined
 def hash_numbers(state: View, left: int, right: int) -> int:
-    """The hash of two integers under the keys of this state."""
+    """The hash of two integers, with the hash keys of this state."""
     return hash_pair(state.counts[L.FIRST_HASH_KEY], state.counts[L.SECOND_HASH_KEY], left, right)
 
 
 @compiled
 def pending_hash(state: View, row: int) -> int:
-    """The hash of a row of `pending`: of its producer and key, or its producer and group where it is LEAKED."""
+    """The hash of a row of `pending`: that of its producer and key, or of its producer and group if it is LEAKED."""
     key, producer = state.pending[row, L.PENDING_KEY], state.pending[row, L.PENDING_PRODUCER]
     if state.pending[row, L.PENDING_VALUES] == L.LEAKED:
         return hash_numbers(state, -1 - state.keys[key, L.KEY_GROUP], producer)
@@ -88,7 +88,7 @@ def key_group_size(state: View, row: int) -> int:
 
 @inlined
 def is_key(state: View, row: int, data: Any, start: int, size: int, group_size: int) -> bool:
-    """Whether `row`, any number, is the row of the key whose canonical bytes are the span."""
+    """Whether `row`, which may be any number, is the row of the key whose canonical bytes are the span."""
     return (
         0 <= row < state.counts[L.KEYS]
         and state.keys[row, L.KEY_SIZES] == group_size << 32 | size
@@ -115,7 +115,7 @@ def find_key(state: View, hashed: int, data: Any, start: int, size: int, group_s
 
 @compiled
 def add_key(state: View, data: Any, start: int, group_size: int, topic_size: int) -> int:
-    """Row of the key at `start`, which its raw bytes did not find: canonicalise, look again, else append."""
+    """Row of the key at `start`, which was not found by its raw bytes: found by its canonical bytes, or appended."""
     counts, out = state.counts, state.key_bytes
     at = counts[L.KEY_BYTES]
     size = group_size + topic_size + 8
@@ -161,7 +161,7 @@ def append_key(state: View, at: int, group_size: int, size: int) -> int:
 
 @compiled
 def _put_size(out: Any, at: int, size: int) -> None:
-    """A length of two bytes; beyond 32767 it only has to be the same for the same string."""
+    """Write a length of two bytes. A length above 32767 does not fit: it only has to give equal strings equal bytes."""
     out[at] = (size >> 8) & 0xFF
     out[at + 1] = size & 0xFF
 

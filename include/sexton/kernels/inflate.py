@@ -1,7 +1,7 @@
 """Inflates the compressed batches of a block into one arena.
 
 Compiled code decompresses lz4 and snappy; one call of the library decompresses many batches of zstd; `log.codec`
-decompresses gzip, and whatever the others do not accept, batch by batch.
+decompresses gzip, and whatever compiled code or that call does not accept, batch by batch.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -29,7 +29,7 @@ BLOCK_BYTES = 8 << 20
 _MAGIC = 2
 _MAX_TOGETHER = 4096
 _GIVE_UP = 4
-"""Divisor of the number of batches that are tried together after a failure."""
+"""After a failure, the number of batches that are tried together is divided by this."""
 INFLATED = 0
 _EMPTY = np.frombuffer(b"", np.uint8)
 _SNAPPY, _LZ4 = codec.SNAPPY, codec.LZ4
@@ -66,7 +66,7 @@ class _Inflater:
         self._together = _MAX_TOGETHER
 
     def inflate(self) -> bool:
-        """Inflate batches until all are done (False) or the next does not fit into what is left (True)."""
+        """Inflate batches until all are done (False) or the next does not fit into the rest of the arena (True)."""
         while self.done < len(self._packed):
             self.done, self.used, status = _inflate_rows(
                 self._data, self._batches, self._packed, self.done, self.arena, self.used, self._cap_bytes

@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.uint8]
 _Array = TypeVar("_Array", npt.NDArray[np.int64], npt.NDArray[np.uint8])
 
 NONE = -(1 << 63)
-"""No log_offset: damaged batches may carry any other number."""
+"""Stands for a missing log_offset: damaged batches may carry any other number."""
 
 # counts: used rows and bytes of each array, event counters, the profile's rules, the arrays' lengths
 (
@@ -73,11 +73,12 @@ NONE = -(1 << 63)
     COUNTS,
 ) = range(43)
 FIRST_RULE, RULES_END = PENDING_RULE, READS_TOPIC_IDS + 1
-"""What a profile decides (`profile_flags`); a highest version of -1 means that the type is not read."""
+"""The range of `counts` that holds the profile's rules (`profile_flags`). A highest version of -1: the type is not
+read."""
 PENDING_NEVER, PENDING_WITH_PRODUCER_ID, PENDING_IF_TRANSACTIONAL = range(3)
 
-# keys: one row per (group, topic, partition)
-# two cache lines a row. KEY_SIZES holds the size of the key, and that of its group id in the upper half
+# keys: one row per (group, topic, partition), two cache lines long. The lower half of KEY_SIZES is the size of the key,
+# the upper half that of its group id
 KEY_AT, KEY_SIZES, KEY_GROUP, KEY_PENDING, LAST_TOMBSTONE, SINCE, LOG_OFFSET, PRODUCER_ID = range(8)
 VALUE = 8
 """First of the columns of a value, in `keys` and in `pending` alike."""
@@ -85,18 +86,18 @@ COMMITTED, LEADER_EPOCH, TEXT_AT, TEXT_SIZE, COMMIT_MS, EXPIRE_MS, TOPIC_ID_HIGH
 VALUE_END = 16
 KEY_COLUMNS = VALUE_END
 
-# pending: the newest pending value of one producer and key; PENDING_VALUES counts those that it replaced, and itself.
-# Rows are linked per producer, per key, and per slot of `pending_slots`. A row whose PENDING_VALUES is LEAKED is not a
-# value but a trace: the producer's transaction, which Kafka 4.0.0 leaves open for the group of the key once a tombstone
-# has cancelled what it had. There is one for each producer and group, in the slot of these two
+# pending: the newest pending value of one producer and key; PENDING_VALUES is the number of values that it replaced,
+# plus one. Rows are linked per producer, per key, and per slot of `pending_slots`. A row whose PENDING_VALUES is LEAKED
+# has no value: it records that Kafka 4.0.0 leaves the producer's transaction open for the key's group, because a
+# tombstone has cancelled the value. There is at most one such row per producer and group, in the slot of that pair
 PENDING_KEY, PENDING_PRODUCER, NEXT_OF_PRODUCER, PREV_OF_PRODUCER, NEXT_OF_KEY, PREV_OF_KEY = range(6)
 PENDING_LOG_OFFSET, PENDING_VALUES = range(6, 8)
 LEAKED = -1
 PENDING_TIMESTAMP, PENDING_EPOCH, NEXT_OF_SLOT = range(VALUE_END, VALUE_END + 3)
 PENDING_COLUMNS = VALUE_END + 3
 
-# groups: every group id seen; LAST_VALUE is the log_offset of its last offset value of any kind, COMMITS counts its
-# offset values and their tombstones
+# groups: every group id seen; LAST_VALUE is the log_offset of its last offset value, stored or pending, COMMITS the
+# number of its offset values
 GROUP_AT, GROUP_LENGTH, LAST_VALUE, COMMITS = range(4)
 GROUP_COLUMNS = 4
 
@@ -105,7 +106,7 @@ P_ID, P_EPOCH, P_FIRST, P_LAST, P_FIRST_MS, P_CANCELLED, P_PENDING, P_MARKER, P_
 PRODUCER_COLUMNS = 9
 MARKER_ABORT, MARKER_COMMIT = 0, 1
 
-# records: group records in order; the value's bytes follow the key's (VALUE_SIZE -1: a tombstone)
+# records: group records in log order; the value's bytes follow the key's (R_VALUE_SIZE -1: a tombstone)
 R_LOG_OFFSET, R_BASE_OFFSET, R_GROUP, R_LAST_VALUE, R_AT, R_KEY_SIZE, R_VALUE_SIZE = range(7)
 RECORD_COLUMNS = 7
 
@@ -113,10 +114,11 @@ RECORD_COLUMNS = 7
 ROW_TABLES = {"keys": KEYS, "groups": GROUPS, "producers": PRODUCERS, "pending": PENDING, "records": RECORDS}
 ARENAS = {"key_bytes": KEY_BYTES, "text_bytes": TEXT_BYTES, "record_bytes": RECORD_BYTES}
 USED = ROW_TABLES | ARENAS
-"""Where `counts` keeps how much of each is used. The limits of all are there in this order, from KEY_LIMIT on."""
+"""The index in `counts` of the number of rows or bytes in use, by array. From KEY_LIMIT on, `counts` has the limits of
+these arrays in the same order."""
 
-# columns of a batch of the block. B_BODY and B_BODY_END lie in the source or in the arena of inflated batches.
-# B_ORIGIN_OFFSET is the base offset of the batch that a record was written in, even if the slow path split it
+# columns of a batch of the block. B_BODY and B_BODY_END are positions in the source or in the arena of inflated batches
+# (B_SOURCE). B_ORIGIN_OFFSET is the base offset of the batch in the log, even if the slow path split that batch
 (
     B_SOURCE,
     B_BODY,
@@ -144,7 +146,7 @@ C_BATCH, C_AT, C_DONE, C_DELTA, C_QUEUED, C_TAKEN = range(6)
 CURSOR_COLUMNS = 6
 FINISHED, FULL, FALLBACK, NO_ROOM = range(4)
 
-# columns of a queued record; positions are those in its batch's bytes
+# columns of a queued record; positions are those in the source or arena of its batch
 (
     Q_KIND,
     Q_BATCH,
@@ -169,18 +171,19 @@ FINISHED, FULL, FALLBACK, NO_ROOM = range(4)
 ) = range(20)
 QUEUE_COLUMNS = 20
 QUEUE_ROWS = 64
-"""Enough to load the memory of many records at once, and few enough to stay in the first cache."""
+"""Enough records for their memory loads to overlap; few enough for the queue to stay in the L1 cache."""
 KIND_OFFSET, KIND_TOMBSTONE, KIND_MARKER, KIND_GROUP_RECORD, KIND_UNKNOWN = range(5)
-"""Kinds of queued records. Q_VALUE is the marker of a KIND_MARKER, and the type of an KIND_UNKNOWN."""
+"""Kinds of queued records. For KIND_MARKER Q_VALUE is the marker, for KIND_UNKNOWN the record type."""
 
 GROUP_TYPES = 64
-"""Record types below this are looked up in the flags of what the coordinator reads."""
+"""The size of the flags by record type (`profile_flags.group_types_of`); higher types are unknown."""
 MAX_STRING_BYTES = 0x7FFF
 
-# batch counters: what batch headers alone say of a log partition
-# READ_NEXT is the log_offset after the last batch by its header, READ_REACHED as far as it can be believed. READ_TORN
-# counts the bytes of half a batch at the end, READ_LEFT_OUT the undecodable records that have no row, and
-# READ_LEFT_OUT_VALUES the offset values among these
+# batch counters: numbers that come from the batches of a log partition rather than from their records
+# READ_NEXT is the log_offset after the last batch according to its header. READ_REACHED is the same, unless the header
+# has a last offset below its base offset (then the base offset counts) or the CRC is bad (then the records count).
+# READ_TORN is the size of a truncated batch at the end, READ_LEFT_OUT the number of undecodable records that have no
+# row, READ_LEFT_OUT_VALUES the number of offset values among them
 (
     READ_BYTES,
     READ_BATCHES,
@@ -215,7 +218,7 @@ ALL_READ, STOPPED_AT_CUT, FALLBACK_FRAME = range(3)
 
 
 class FoldState(NamedTuple):
-    """All arrays of one fold; compiled functions take it whole."""
+    """All arrays of one fold, passed to compiled functions as one argument."""
 
     counts: Int64s
     key_slots: Int64s
@@ -231,7 +234,7 @@ class FoldState(NamedTuple):
     records: Int64s
     record_bytes: Bytes
     unknown_types: Int64s
-    """How often each record type that the coordinator does not know was seen, by its 16 bits."""
+    """The number of records of each type that the coordinator does not know; the index is the type as a uint16."""
 
 
 View = FoldState

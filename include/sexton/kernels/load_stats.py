@@ -40,7 +40,7 @@ class LoadStats:
     failure: tuple[int, str] | None
     """The first record that makes a load fail: its position in the log, and the reason."""
     hot_groups: Sequence[tuple[int, str]]
-    """Commits and id of the groups with most commits."""
+    """Number of commits and id of the groups with the most commits."""
     commits: int
     first_unstable_log_offset: int | None
 
@@ -97,9 +97,10 @@ def load_stats(
 
 
 def load_profile(stats: Sequence[LoadStats], *, log_partition: int, endless: Endless | None = None) -> pa.Table:
-    """The one row, from the buckets of a log partition.
+    """The row of `load_profile` of a log partition, from the statistics of its buckets.
 
-    `endless` is the first batch too large for an older coordinator's buffer; a failure before it ends the load first.
+    `endless` is the first batch too large for an older coordinator's buffer; it does not count if a failure before it
+    ends the load.
     """
     first, counts = stats[0], sum((each.counts for each in stats), Counter[str]())
     failure = min((each.failure for each in stats if each.failure), key=lambda failure: failure[0], default=None)
@@ -149,7 +150,7 @@ def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, 
 
 
 def _hot_groups(state: FoldState) -> tuple[list[tuple[int, str]], int]:
-    """The groups with most commits, with their numbers, and the total number of commits."""
+    """(commits, id) of the groups with the most commits, and the total number of commits."""
     groups = state.groups[: state.counts[L.GROUPS]]
     groups = groups[groups[:, L.COMMITS] > 0]
     total = int(groups[:, L.COMMITS].sum())

@@ -2,10 +2,10 @@
 
 `_replay_records` corresponds to replay_record, `_replay_offset`, `replay_group` and `_is_pending` have the same names.
 Kafka: CoordinatorLoaderImpl and OffsetMetadataManager.replay from 4.0 on, GroupMetadataManager.doLoadGroupsAndOffsets
-before.
+in earlier releases.
 
 A state larger than the processor's caches is slow because each record needs three dependent memory loads: a slot, a
-row, the bytes of a key. So records are queued by the dozen, and each load is prefetched for all of them.
+row, the bytes of a key. So records are queued, QUEUE_ROWS at a time, and each load is prefetched for all of them.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -44,8 +44,8 @@ def fold_batches(
 ) -> int:
     """Fold `count` batches from the cursor on.
 
-    FINISHED; or FULL: grow the state and call again; or FALLBACK: all before the cursor is folded, and the slow path
-    has to read its batch from the record C_DONE on.
+    Returns FINISHED; or FULL: grow the state and call again; or FALLBACK: everything before the cursor is folded, and
+    the slow path has to read the cursor's batch from record C_DONE on.
     """
     state, cursor, group_types = view_of(arrays), pointer(cursor_row), pointer(type_flags)
     in_place, inflated = pointer(source), pointer(arena)
@@ -113,7 +113,7 @@ def _replay_records(state: View, in_place: Any, inflated: Any, batches: Any, cur
 def _replay_offset(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int) -> None:
     """Replay an offset value or a tombstone (OffsetMetadataManager.replay); looks its key up by raw bytes first.
 
-    A tombstone goes to `offsets.remove`, or by rules before 4.0 to `remove_stored` or, in a transaction,
+    A tombstone goes to `offsets.remove`; with the rules before 4.0, to `remove_stored` or, in a transaction,
     `cancel_pending_of`.
     """
     start, group_size, topic_size = (
@@ -179,7 +179,7 @@ def _set_value(state: View, table: Any, row: int, data: Any, queue: Any, record:
 
 @compiled
 def replay_group(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int) -> None:
-    """Append a group record; `group_records` replays them once the log partition is whole."""
+    """Append a group record; `group_records` replays these records once the whole log partition is folded."""
     key, key_size = queue[record, L.Q_KEY], queue[record, L.Q_KEY_SIZE]
     value_size = queue[record, L.Q_VALUE_SIZE]
     group = add_group(state, data, key + 4, queue[record, L.Q_GROUP_SIZE])

@@ -33,10 +33,10 @@ def absorb_state(left: FoldState, right: FoldState) -> FoldState:
 
 
 def of_groups(state: FoldState, chosen: npt.NDArray[np.bool_]) -> FoldState:
-    """The state of selected groups; `groups` says for each row whether it is selected.
+    """The state of the groups that `chosen` selects, with a flag for each row of `groups`.
 
-    Without end markers, counts and producers that have nothing open for these groups. It shares the arenas of `state`
-    and has no index: it can be joined to another state or converted to tables.
+    It lacks end markers, counts, and producers that have nothing open for these groups. It shares the arenas of `state`
+    and has no index: it can only be joined to another state or converted to tables.
     """
     counts = state.counts
     groups, records = state.groups[: counts[L.GROUPS]][chosen], state.records[: counts[L.RECORDS]]
@@ -68,7 +68,7 @@ def of_groups(state: FoldState, chosen: npt.NDArray[np.bool_]) -> FoldState:
 
 
 def _open_for(state: FoldState, key_rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Rows of `producers` with pending values of the given keys, and these rows of `pending`, linked by producer."""
+    """Rows of `producers` with pending values of the given keys, and the rows of these values, linked by producer."""
     pending = state.pending[: state.counts[L.PENDING]]
     row_of = places(key_rows, int(state.counts[L.KEYS])) if len(pending) else key_rows
     pending = pending[pending[:, L.PENDING_VALUES] > 0]
@@ -86,7 +86,7 @@ def _open_for(state: FoldState, key_rows: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def without_groups(state: FoldState) -> FoldState:
-    """The state of the whole log partition: everything that `of_groups` leaves out, and everything that is open."""
+    """The state of the whole log partition: everything that `of_groups` leaves out, and all open transactions."""
     fresh = reserve(new_state(keys=16), {"producers": int(state.counts[L.PRODUCERS])})
     copy_rules(state, fresh)
     _absorb(fresh, state, np.zeros(state.counts[L.GROUPS], np.bool_), False)
@@ -94,9 +94,9 @@ def without_groups(state: FoldState) -> FoldState:
 
 
 def prune_dead(state: FoldState) -> FoldState:
-    """The state of a fold that begins where the log does, without dead keys and closed producers.
+    """The state of a fold that begins at the start of the log, without dead keys and closed producers.
 
-    `state` itself when fewer than half of the keys are dead, or where a dead key may hold a leaked transaction.
+    `state` itself if fewer than half of the keys are dead, or if a dead key may have a leaked transaction.
     """
     if state.counts[L.LEAKS_OPEN_TRANSACTIONS] or 2 * count_live_keys(state) > state.counts[L.KEYS]:
         return state
@@ -162,7 +162,8 @@ def _absorb(left_arrays: FoldState, right_arrays: FoldState, chosen: Any, only_l
 
 @compiled
 def _join_groups(left: View, right: View, chosen: Any) -> None:
-    """Groups by id, and the right's group records after the left's, each with the last offset value before it."""
+    """Join the groups by id, and append the group records of `right`, each with the last offset value before it in the
+    log."""
     groups = right.counts[L.GROUPS]
     row_array, before_array = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)
     rows_of, before = pointer(row_array), pointer(before_array)
@@ -224,7 +225,7 @@ def _copy_value(left: View, target: Any, to: int, right: View, source: Any, row:
 
 @compiled
 def _join_open(left: View, right: View, producer: int, key_of: Any) -> None:
-    """Add a producer's open values in the right to those in the left, for the keys that are joined."""
+    """Add a producer's pending values in `right` to those in `left`, for the keys that are joined."""
     row = producer_row(left, right.producers[producer, L.P_ID])
     left.producers[row, L.P_CANCELLED] += right.producers[producer, L.P_CANCELLED]
     if right.producers[producer, L.P_FIRST] == L.NONE:

@@ -4,7 +4,7 @@ Counterparts: `remove` is Offsets.remove, `remove_stored` and `cancel_pending_of
 is the pending half of Offsets.put, `end_transaction` is Offsets.end_transaction. `cancel_pending` and `remove_leak`
 implement LeakingOffsets (Kafka 4.0.0).
 
-Kafka: OffsetMetadataManager.replay and replayEndTransactionMarker from 4.0 on, before it
+Kafka: OffsetMetadataManager.replay and replayEndTransactionMarker from 4.0 on; in earlier releases
 GroupMetadataManager.doLoadGroupsAndOffsets and GroupMetadata.completePendingTxnOffsetCommit. Epochs are never compared.
 """
 
@@ -61,7 +61,7 @@ def cancel_pending_of(state: View, key: int, producer_id: int) -> None:
 
 @compiled
 def cancel_pending(state: View, row: int) -> None:
-    """Cancel a pending value: it will never be stored. Where transactions leak, its row may stay as a trace."""
+    """Cancel a pending value: it will never be stored. Where transactions leak, its row may stay as LEAKED."""
     pending = state.pending
     producer, group = pending[row, L.PENDING_PRODUCER], state.keys[pending[row, L.PENDING_KEY], L.KEY_GROUP]
     state.producers[producer, L.P_CANCELLED] += pending[row, L.PENDING_VALUES]

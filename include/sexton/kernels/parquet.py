@@ -1,4 +1,4 @@
-"""Tables of a run or of a fold as Parquet, and casts of columns; needs no compiler."""
+"""Tables of a run or of a fold as Parquet, and casts of columns; does not need numba."""
 
 from functools import cache
 from typing import Any

@@ -43,7 +43,7 @@ class PartialFold:
 
     @classmethod
     def empty(cls, *, profile: Profile = NEWEST, is_prefix: bool = False) -> "PartialFold":
-        """The neutral element."""
+        """The fold of no records: the neutral element of `merge`."""
         return cls(
             state=new_state_of(profile, keys=16),
             batch_counters=scan.new_batch_counters(),
@@ -69,7 +69,7 @@ class PartialFold:
 
     @property
     def next_log_offset(self) -> int:
-        """The log_offset after the last batch that was read, by its header; 0 when none was."""
+        """The log_offset after the last batch that was read, according to its header; 0 if none was read."""
         return int(self.batch_counters[L.READ_NEXT]) if self.batch_counters[L.READ_BATCHES] else 0
 
     @property
@@ -134,7 +134,7 @@ class PartialFold:
 
     @property
     def unknown_types(self) -> dict[int, int]:
-        """Records of each type that the coordinator does not know."""
+        """The number of records of each type that the coordinator does not know."""
         seen = self.state.unknown_types
         return {(int(at) ^ 0x8000) - 0x8000: int(seen[at]) for at in np.flatnonzero(seen)}
 
@@ -164,7 +164,7 @@ class PartialFold:
         return ids
 
     def as_kept_by_broker(self) -> "PartialFold":
-        """The fold of a whole log as a broker has it after its start: empty where the log ends below log_offset 0."""
+        """The fold of a whole log as a broker has it after a restart: empty if the log ends below log_offset 0."""
         if self.cut is not None or self.next_log_offset >= 0:
             return self
         nothing = PartialFold.empty(profile=self.profile, is_prefix=self.is_prefix)
@@ -216,5 +216,5 @@ class PartialFold:
 
 
 def _int16s(data: Bytes, at: Int64s) -> Int64s:
-    """The numbers of two bytes, from 0 on, at some positions."""
+    """The unsigned 16-bit numbers at the positions `at`."""
     return data[at].astype(np.int64) << 8 | data[at + 1]

@@ -83,7 +83,7 @@ def add_pending(state: View, key: int, producer: int) -> int:
 
 @compiled
 def remove_pending(state: View, row: int) -> None:
-    """Unlink a row of `pending` and reuse it for the next value. The caller moves or drops its metadata."""
+    """Unlink a row of `pending` and free it for the next value. The caller moves or drops its metadata."""
     unlink_pending(state, row)
     _free(state, row)
 
@@ -111,7 +111,7 @@ def unlink_pending(state: View, row: int) -> None:
 
 @compiled
 def leak_pending(state: View, row: int) -> None:
-    """Turn a value's row into the trace of a transaction that Kafka 4.0.0 leaves open for the group of its key."""
+    """Turn a value's row into a LEAKED one: a transaction that Kafka 4.0.0 leaves open for the group of its key."""
     unlink_pending(state, row)
     state.pending[row, L.PENDING_VALUES] = L.LEAKED
     _link_slot(state, row)
@@ -119,7 +119,7 @@ def leak_pending(state: View, row: int) -> None:
 
 @compiled
 def remove_leak(state: View, group: int, producer: int) -> None:
-    """Close a producer's transaction for a group (Kafka 4.0.0: only groups with a pending value left are closed)."""
+    """Close a producer's leaked transaction for a group (Kafka 4.0.0: only for groups with a pending value left)."""
     row = find_leak(state, group, producer)
     if row >= 0:
         _unlink_slot(state, row)
@@ -128,7 +128,7 @@ def remove_leak(state: View, group: int, producer: int) -> None:
 
 @compiled
 def relink_leaks(arrays: FoldState) -> None:
-    """Convert rows that were restored as LEAKED but linked as values into traces, one per group and producer."""
+    """Link rows that were restored as LEAKED, but linked as values, by group and producer; free duplicates."""
     state = view_of(arrays)
     pending = state.pending
     for row in range(state.counts[L.PENDING]):
@@ -167,7 +167,7 @@ def _unlink_slot(state: View, row: int) -> None:
 
 @compiled
 def _free(state: View, row: int) -> None:
-    """Reuse a free row for the next value."""
+    """Keep a row that is in no list for the next value."""
     state.pending[row, L.PENDING_VALUES] = 0
     state.pending[row, L.NEXT_OF_PRODUCER] = state.counts[L.FREE_PENDING]
     state.counts[L.FREE_PENDING] = row

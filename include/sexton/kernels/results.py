@@ -90,12 +90,12 @@ def finish_bucket(
 ) -> FinishedFold:
     """The result of one bucket of a log partition; `is_first`: it is the first bucket, or the only one.
 
-    A coordinator with one cache (Profile.one_cache) serves misplaced groups, except those `held_elsewhere`: there it
-    serves the copy of another log partition. Without `partition_count` no group is known to be misplaced, and it is
-    undetermined which copy of those `held_elsewhere` is served.
+    A coordinator with one cache (Profile.one_cache) serves a misplaced group from this log partition, unless the group
+    is in `held_elsewhere`: then it serves the group's copy in another log partition. Without `partition_count` no group
+    is known to be misplaced, and for groups in `held_elsewhere` it is not known which copy is served.
 
-    In addition to the published tables there is `group_tombstones`, the records that delete each group that is not
-    classic, in their order.
+    In addition to the published tables there is `group_tombstones`: the tombstones that delete each group that is not
+    classic, in the order in which they are written.
     """
     state = fold.state
     replay = replay_group_records(state, fold.profile)
@@ -176,7 +176,7 @@ def _of_log_partition(table: pa.Table, log_partition: int) -> pa.Table:
 
 
 def _in_log_order(rows: UndecodableRows) -> UndecodableRows:
-    """The first rows in log order."""
+    """The rows in log order, up to the limit (`keep_undecodable`)."""
     kept: UndecodableRows = []
     for place, row in sorted(rows, key=lambda item: item[0]):
         keep_undecodable(kept, place, row)
@@ -244,7 +244,7 @@ def _offset_rows(state: FoldState, keys: Int64s, values: Int64s, *, log_offset: 
 
 
 def _groups_table(state: FoldState, replay: GroupRecords, found: SortedRows) -> pa.Table:
-    """Groups by id: replayed groups that have group records, and simple groups for all others."""
+    """The rows of `groups`, by id: replayed groups that have group records, and simple groups."""
     own = {row: replay.groups.by_id[name] for name, row in replay.rows_of.items() if name in replay.groups.by_id}
     rows = np.flatnonzero(found.group_exists)
     simple = rows[~np.isin(rows, list(own))] if own else rows

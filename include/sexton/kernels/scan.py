@@ -1,8 +1,8 @@
 """From the frames of a segment to the batches of a block: what their headers say and where their records lie.
 
-`log.framing` finds batches and checks their CRCs. This reads their headers, finds the cut and ignores timestamps from
-the future. Batches of magic 2 with a good CRC go on to the record loop. At anything else it stops, and `fold` reads
-that by `log.batch`.
+`log.framing` finds batches and checks their CRCs. This module reads their headers, finds the cut and ignores timestamps
+from the future. Batches of magic 2 with a good CRC go on to the record loop. It stops at any other frame, which `fold`
+reads with `log.batch`.
 """
 
 from typing import Any
@@ -69,9 +69,9 @@ def open_batches(
 
 @compiled
 def count_batch(counters: Any, size: int, base_offset: int, last_offset: int, max_ms: int, future_ms: int) -> None:
-    """Count one batch that is read; `batch_counters` starts as `new_batch_counters` leaves it.
+    """Count one batch that is read in `counters`, which come from `new_batch_counters`.
 
-    A `last_offset` below `base_offset`, which nobody writes and no broker checks, may be negative.
+    No producer or broker writes a `last_offset` below `base_offset`, but no broker checks it: it may even be negative.
     """
     counters[L.READ_BYTES] += size
     counters[L.READ_BATCHES] += 1
@@ -87,14 +87,14 @@ def count_batch(counters: Any, size: int, base_offset: int, last_offset: int, ma
 
 
 def new_batch_counters() -> Any:
-    """Zeros, and -1 for the timestamp and for log_offsets, which mean nothing where READ_BATCHES is 0."""
+    """Zeros, but -1 for the timestamp and the log_offsets, which mean nothing as long as READ_BATCHES is 0."""
     counters = np.zeros(L.READ_COUNTERS, np.int64)
     counters[[L.READ_FIRST, L.READ_NEXT, L.READ_REACHED, L.READ_MAX_MS]] = -1
     return counters
 
 
 def add_batch_counters(left: Any, right: Any) -> None:
-    """Add the counters of what follows in the log to `left`."""
+    """Add `right`, the counters of the next part of the log, to `left`."""
     left[L.READ_ADDED] += right[L.READ_ADDED]
     for largest in (L.READ_LARGEST, L.READ_MAX_MS):
         left[largest] = max(left[largest], right[largest])

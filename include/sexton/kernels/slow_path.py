@@ -32,10 +32,10 @@ UndecodableRows = list[tuple[int, Undecodable]]
 
 
 def keep_undecodable(found: UndecodableRows, where: int, row: Undecodable) -> bool:
-    """Append a row; False beyond the limit, where it is only counted.
+    """Append a row; False beyond the limit, where the caller only counts the row.
 
-    It comes after the earlier rows, also where a batch with more records than its header says reaches into the next
-    one.
+    The row is ordered after the earlier ones, even if a batch with more records than its header says has log_offsets
+    of the next batch.
     """
     if not decoding.is_kept(row, (other for _, other in found), count=len(found)):
         return False
@@ -49,7 +49,7 @@ def log_order(log_offset: int) -> int:
 
 
 def log_order_before(log_offset: int) -> int:
-    """The order of damage before `log_offset`; UNKNOWN_ORDER, which is before all others, for a negative offset."""
+    """Sort order of damage before `log_offset`; for a negative offset UNKNOWN_ORDER, which is lower than any other."""
     return UNKNOWN_ORDER if log_offset < 0 else 2 * log_offset - 1
 
 
@@ -95,7 +95,7 @@ class SlowPart:
 
 
 def read_slowly(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) -> Iterator[SlowPart]:
-    """Read `batch` again, past the `folded` records that the loop has taken; at least one part, in order."""
+    """Read `batch` again, skipping the `folded` records that the loop has folded; yields one part or more, in order."""
     found = SlowPart(profile)
     after = batch.base_offset
     if batch.is_control and batch.record_count == 0 and profile.empty_control_batch_fails:

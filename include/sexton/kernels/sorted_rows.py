@@ -37,9 +37,9 @@ class SortedRows:
     """Rows of `pending`."""
     group_exists: Mask
     group_home: Int64s | None
-    """The log partition that each group hashes to; None where their number is not known."""
+    """The log partition that each group hashes to; None if the number of log partitions is not known."""
     group_has_transaction: Mask
-    """Whether the coordinator takes a transaction with the group's offsets for open."""
+    """Whether the coordinator considers a transaction with the group's offsets open."""
     offset_counts: Int64s
     pending_counts: Int64s
 
@@ -54,7 +54,7 @@ def sort_rows(
 ) -> SortedRows:
     """Sort the rows of `state`, whose group records are `replay`; see `results.finish` for the rest.
 
-    Where offsets alone hold a group (Profile.offsets_hold_groups), `replay` learns here which groups have any.
+    Where groups exist as long as they have offsets (Profile.offsets_hold_groups), those groups are added to `replay`.
     """
     groups, keys = state.groups[: state.counts[L.GROUPS]], state.keys[: state.counts[L.KEYS]]
     stored = np.flatnonzero(keys[:, L.LOG_OFFSET] != L.NONE)
@@ -121,7 +121,7 @@ def _are_in(state: FoldState, rows: Int64s, group_ids: Collection[str]) -> Mask:
 
 @compiled
 def place(arena: Any, groups: Any, partition_count: int, homes: Any) -> None:
-    """The log partition of each group."""
+    """Write the log partition that each group hashes to into `homes`."""
     data = pointer(arena)
     for row in range(len(groups)):
         homes[row] = partition_of(data, groups[row, L.GROUP_AT], groups[row, L.GROUP_LENGTH], partition_count)
@@ -131,7 +131,8 @@ def _by_key(state: FoldState, rows: Int64s) -> Int64s:
     """Rows of `keys` in the order of group_id, topic, partition."""
     if not len(rows):
         return rows
-    # Names repeat: each is sorted once, then numbers are sorted, one for each row if they fit into it.
+    # Names repeat: each is sorted once and replaced by its rank. Ranks and partition are sorted as one int64 per row if
+    # they fit into it.
     keys = state.keys.take(rows, axis=0)
     named = topic_partitions(state, keys)
     topics, partitions = named["topic"].dictionary_encode(), np.asarray(named["partition"]).astype(np.int64)

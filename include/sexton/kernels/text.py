@@ -38,7 +38,7 @@ def _bad_second(lead: int, second: int) -> bool:
 
 @compiled
 def _step(data: Any, pos: int, end: int) -> tuple[int, bool]:
-    """The number of bytes from `pos` that make one character, and whether they are malformed and read as one U+FFFD."""
+    """The number of bytes of the character at `pos`, and whether they are malformed, so that Java reads one U+FFFD."""
     lead = data[pos]
     left = end - pos
     if lead < 0x80:

@@ -24,7 +24,7 @@ from sexton.log.framing import frames
 from sexton.log.segment import FoldTask, SegmentSlice
 
 _KEY = b"\0\1\0\1g\0\1t\0\0\0\0"
-_VALUE = b"\0\3" + bytes(12) + b"\0\1\xff" + bytes(8)  # its metadata is malformed: another path than plain text
+_VALUE = b"\0\3" + bytes(12) + b"\0\1\xff" + bytes(8)  # its metadata is malformed, to compile that path, too
 _GROUP_KEY = b"\0\2\0\1g"
 _COMMIT = b"\0\0\0\1", bytes(6)
 

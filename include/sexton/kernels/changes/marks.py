@@ -17,7 +17,7 @@ HAS_REMOVAL, BEGINS_WITH_REMOVAL = 1, 2
 
 @compiled
 def mark_removals(source: Any, arena: Any, batch_rows: Any, marks: Any) -> None:
-    """Mark the batches that hold tombstones, and those that cannot be read plainly."""
+    """Mark the batches that hold tombstones, and those that compiled code cannot read."""
     in_place, inflated = pointer(source), pointer(arena)
     batches = batches_of(batch_rows)
     for batch in range(len(batch_rows)):
@@ -33,7 +33,7 @@ def mark_removals(source: Any, arena: Any, batch_rows: Any, marks: Any) -> None:
 
 @compiled
 def _marks(data: Any, pos: int, end: int, count: int) -> int:
-    """Both marks where the records cannot be read plainly."""
+    """The marks of one batch: both if its records cannot be read."""
     found = 0
     for record in range(count):
         pos, _, _, at = read_head(data, pos, end)

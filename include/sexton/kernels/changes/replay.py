@@ -2,7 +2,8 @@
 
 The fold continues from the start of the interval. Before each write of offset tombstones it stops and reads the state
 (state_view); only batches with such tombstones are read record by record. Values that were set are added at the end,
-from the rows of both folds (value_changes). The cost is folding the interval, plus the keys, plus the tombstones.
+from the rows of both folds (value_changes). The cost is that of folding the interval, plus a little for each key and
+each tombstone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,11 +50,13 @@ def changes_between(
     profile: Profile,
     cap_bytes: int,
 ) -> pa.Table:
-    """The rows of offset_changes from the end of `start` up to `cut`, by key and log_offset, without log_partition.
+    """The rows of offset_changes from the end of `start` up to `cut`, in order of key and log_offset, without the
+    column log_partition.
 
-    `datas` gives the bytes of the whole file of each of `slices`, which are in log order. Batches below the end of
-    `start` are passed over, those from `cut` on are not read (None: to the end). Without `start` the interval begins
-    where the log partition does. `start` is a fold of everything before, by the same profile, and stays as it is.
+    `start` is the fold of the log before the interval, with the same profile; it is not changed. Without `start` the
+    interval begins at the start of the log partition. `slices` are in log order; `datas` gives the bytes of the whole
+    file of each. Batches below the end of `start` are skipped; reading stops before `cut` (None: at the end of the
+    log).
     """
     first, fold = 0, PartialFold.empty(profile=profile)
     if start is not None:
@@ -81,7 +84,7 @@ class _Held:
 
 @dataclass(slots=True, kw_only=True)
 class _Changer(FoldBuilder):
-    """A fold of an interval that stops before each write of tombstones."""
+    """Folds an interval, and stops before each write of tombstones."""
 
     known: ChangeEvidence
     first: int
@@ -95,7 +98,7 @@ class _Changer(FoldBuilder):
     """Rows of `keys` that disappeared."""
 
     def fold_slice(self, data: Bytes, span: SegmentSlice) -> bool:
-        """Fold the batches of the interval that begin in the slice; False when its end was reached."""
+        """Fold the batches of the interval that begin in the slice; False once the end of the interval is reached."""
         for frames in frames_of(data, span, self._frames):
             row, end = self._span(data, frames)
             while row < end:
@@ -112,7 +115,7 @@ class _Changer(FoldBuilder):
         return True
 
     def _span(self, data: Bytes, frames: Int64s) -> tuple[int, int]:
-        """The frames from the first to the last batch of the interval, including damaged bytes between them."""
+        """The range of frames (first, end) of the interval's batches, including damaged bytes between the batches."""
         at = np.flatnonzero(is_batch(frames))
         base_offsets = batch_headers(data, frames).base_offset
         inside = at[base_offsets >= self.first]
@@ -158,7 +161,7 @@ class _Changer(FoldBuilder):
         self.is_dense = bool(dense[-1])
 
     def _density(self, batches: Int64s) -> cols.Mask:
-        """For each batch whether no log_offset is missing up to its end."""
+        """For each batch, whether no log_offset of the interval is missing up to the batch's end."""
         after = batches[:, L.B_BASE_OFFSET] + batches[:, L.B_LAST_DELTA] + 1
         before = np.concatenate([[self.next_offset], after[:-1]])
         is_good = (batches[:, L.B_BASE_OFFSET] == before) & (batches[:, L.B_COUNT] == batches[:, L.B_LAST_DELTA] + 1)
@@ -167,7 +170,7 @@ class _Changer(FoldBuilder):
         return dense
 
     def fold_slowly(self, batch: Batch, *, folded: int) -> None:
-        """Fold what is left of a batch record by record, stopping before writes of tombstones."""
+        """Fold the rest of a batch record by record, stopping before writes of tombstones."""
         removals = {} if batch.is_control else self._removals(batch)
         if not removals:
             self.flush()
@@ -189,7 +192,7 @@ class _Changer(FoldBuilder):
         is_whole: bool,
         is_transactional: bool,
     ) -> None:
-        """Fold records, one row each, except records of a write that may continue."""
+        """Fold records, one row each, but hold back tombstones of a write that later records may continue."""
         log_offsets = table[:, L.B_BASE_OFFSET].tolist()
         at = 0
         while at < len(log_offsets):
@@ -219,7 +222,7 @@ class _Changer(FoldBuilder):
         return found
 
     def flush(self) -> None:
-        """Judge the pending write, and fold it."""
+        """Add the changes of the write that is held back to `rows`, then fold its records."""
         held, self.held = self.held, _Held()
         if not held.removals:
             return
@@ -235,7 +238,7 @@ class _Changer(FoldBuilder):
 
 
 def _joined(runs: list[tuple[Int64s, Bytes]]) -> Iterable[tuple[Int64s, Bytes]]:
-    """Neighbouring rows of one arena as one table."""
+    """Join neighbouring runs that lie in the same arena; yields (rows, arena)."""
     tables: list[Int64s] = []
     for number, (table, arena) in enumerate(runs):
         tables.append(table)

@@ -1,7 +1,7 @@
 """Shows a fold in progress as a `StateBefore`, which `coordinator.changes` (rules, explain) reads.
 
 Only the offsets of groups that a write of tombstones touches become Python objects. Keys never move while a fold grows
-(nothing is pruned here), so a row of `keys` is the same offset from the start of the interval to its end.
+(nothing is pruned here), so an offset has the same row of `keys` throughout the interval.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -82,8 +82,8 @@ class StateView:
             yield group_name(self.state, int(self.state.keys[row, L.KEY_GROUP])), partition, _topic_id(high, low)
 
     def _pending_keys(self, group_id: str, *, of_values: bool) -> list[int]:
-        """Rows of `keys` that wait for a marker; with `of_values` without leaked transactions, which have no value to
-        store."""
+        """Rows of the group's `keys` that wait for an end marker. `of_values` leaves out leaked transactions, which
+        have no value to store."""
         group = find_group(self.state, group_id)
         pending = self.state.pending[: self.state.counts[L.PENDING]]
         counts = pending[:, L.PENDING_VALUES]
@@ -152,7 +152,7 @@ class _KeysByGroup:
         self._groups: Int64s = np.zeros(0, np.int64)
 
     def rows_of(self, state: FoldState, group: int) -> list[int]:
-        """The rows of a group, also of keys without a value, in order of appearance."""
+        """The rows of a group, including keys without a value, in order of appearance."""
         count = int(state.counts[L.KEYS])
         if count - len(self._order) > max(_INDEXED_AGAIN, len(self._order) // 8):
             groups = state.keys[:count, L.KEY_GROUP]

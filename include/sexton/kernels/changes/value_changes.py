@@ -1,4 +1,4 @@
-"""Rows of offset_changes for offsets that end an interval with a value other than at its start, from its two folds."""
+"""Rows of offset_changes for offsets whose value at the end of an interval differs from that at its start."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,10 @@ SCHEMA = cols.log_schema("offset_changes", "log_partition")
 
 
 def set_rows(start: FoldState | None, end: FoldState, gone: Sequence[int], known: ChangeEvidence) -> pa.Table:
-    """The rows of offsets that end the interval with a value other than at its start."""
+    """The rows of offsets whose value at the end of the interval differs from that at its start.
+
+    `gone` are rows of `keys` that disappeared within the interval: for these, any value at its end is a change.
+    """
     count = int(end.counts[L.KEYS])
     old = np.full(count, L.NONE, np.int64)
     was_there = np.zeros(count, bool)

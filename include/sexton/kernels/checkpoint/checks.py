@@ -44,7 +44,8 @@ _NEVER_NULL: Mapping[str, frozenset[str]] = {
     "counters": frozenset({"name"}),
     "profile": frozenset({"profile"}),
 }
-"""In other columns NULL means "none"; here a record may contain that number as well."""
+"""These columns always have a value; a number that means "none" in a record, such as -1, is stored as it is. In all
+other columns NULL means "none"."""
 _INDEXES = {("pending", "key"): "keys", ("group_records", "group"): "groups"}
 _LOG_OFFSETS: Mapping[str, tuple[str, ...]] = {
     "keys": ("log_offset", "last_tombstone_log_offset"),
@@ -57,7 +58,7 @@ _NAMES = {"keys": ("group_id", "topic"), "groups": ("group_id",)}
 
 
 def check_tables(tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]) -> None:
-    """DamagedFold, naming the table, unless `tables` have these schemas and can belong to a fold."""
+    """Raise DamagedFold, naming the table, unless `tables` have these schemas and can belong to a fold."""
     if unknown := sorted(tables.keys() ^ schemas.keys()):
         raise DamagedFold("unknown or missing table", where=unknown[0])
     for name, table in tables.items():
@@ -74,9 +75,9 @@ def check_tables(tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema
 
 
 def check_log_offsets(tables: Mapping[str, pa.Table], counters: npt.NDArray[np.int64]) -> None:
-    """DamagedFold unless every log_offset is in the range of the log that was read.
+    """Raise DamagedFold unless every log_offset is in the range of the log that was read.
 
-    Damaged batches and batches of old formats may carry any offset: where there is one, nothing is checked.
+    Damaged batches and batches of old formats may carry any offset: if the log has such a batch, nothing is checked.
     """
     if tables["undecodable"].num_rows or counters[[L.READ_LEFT_OUT, L.READ_MAGIC_0, L.READ_MAGIC_1]].any():
         return

@@ -1,4 +1,4 @@
-"""How often groups have committed, read from the files of a checkpoint without restoring the fold."""
+"""Reads how often each group has committed from the files of a checkpoint, without restoring the fold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _NONE = pa.table({"group_id": pa.array([], pa.string()), "commits": pa.array([],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """Records and offset values by group_id of one log partition, up to the end of a fold."""
+    """The number of records of a log partition up to the end of a fold, and that of offset values by group_id."""
 
     by_group: pa.Table
     records: int
@@ -24,7 +24,7 @@ class Commits:
 
 
 def read_commits(folders: Sequence[Folder]) -> Commits:
-    """The counts of the fold whose buckets are in `folders`; zeros without one."""
+    """The counts of the fold whose buckets are in `folders`; zeros without folders."""
     if not folders:
         return Commits(by_group=_NONE, records=0, end=0)
     some = [_of_bucket(folder) for folder in folders]

@@ -46,7 +46,10 @@ def unpack(data: bytes) -> Tables:
 
 
 def write_parquet(tables: Tables, folder: Folder) -> dict[str, str]:
-    """One Parquet file per table that has rows, the same bytes for the same fold; the SHA-256 of each by its name."""
+    """Write one Parquet file for each table that has rows; return the SHA-256 of each file by its name.
+
+    The same fold gives the same bytes.
+    """
     hashes = {}
     for name, table in tables.items():
         if table.num_rows:
@@ -57,9 +60,10 @@ def write_parquet(tables: Tables, folder: Folder) -> dict[str, str]:
 
 
 def read_parquet(folder: Folder, only: Collection[str] | None = None) -> Tables:
-    """The tables that `write_parquet` wrote, or some; DamagedFold, with the name, for a file that is not Parquet.
+    """The tables that `write_parquet` wrote, or `only` some of them; DamagedFold, naming the table, for a file that is
+    not Parquet.
 
-    One thread: each log partition has a thread or a process already.
+    Reads with a single thread: log partitions are already read in parallel.
     """
     found = {}
     for file in folder.files():

@@ -57,7 +57,7 @@ def from_tables(
 ) -> tuple[FoldState, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
     """The state, batch counters, profile, undecodable records and marks that `to_tables` wrote.
 
-    The state has space for a few more rows. Without the index of its keys (`is_indexed`) it can only be joined to
+    The state has space for a few more rows. Without `is_indexed` it has no index of keys: it can only be joined to
     another state, and duplicate keys are not detected.
 
     DamagedFold, with the name of the table, for anything that `to_tables` does not write: nothing is used unchecked.
@@ -110,7 +110,7 @@ def _empty_state(tables: Tables, profile: Profile) -> FoldState:
     needed = {
         "keys": keys.num_rows,
         "groups": tables["groups"].num_rows,
-        # a transaction that Kafka 4.0.0 takes for open may be of a producer that has nothing else
+        # a transaction that Kafka 4.0.0 leaves open may belong to a producer that has nothing else
         "producers": tables["producers"].num_rows + pending.num_rows,
         "pending": pending.num_rows,
         "records": records.num_rows,
@@ -123,7 +123,7 @@ def _empty_state(tables: Tables, profile: Profile) -> FoldState:
 
 
 def _refuse(table: str, row: int, what: str) -> None:
-    """Raise DamagedFold for the row of a table that compiled code refused; -1 is no row."""
+    """Raise DamagedFold for the row of a table that compiled code refused; -1: none was refused."""
     if row >= 0:
         raise DamagedFold(f"row {row}: {what}", where=table)
 
@@ -136,7 +136,7 @@ def _profile_in(table: pa.Table) -> Profile:
 
 
 def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int], dict[str, int | None]]:
-    """The batch counters, the numbers by their index in `counts`, the count of each unknown record type, and the other
+    """The batch counters, the numbers by their index in `counts`, the count of each unknown record type, and the
     marks."""
     counters: dict[str, int | None] = dict(zip(*(table[name].to_pylist() for name in ("name", "number")), strict=True))
     try:
@@ -171,7 +171,7 @@ def _ints(table: pa.Table, name: str) -> Int64s:
 
 
 def _fill(target: Int64s, table: pa.Table, names: Mapping[str, int]) -> None:
-    """Write columns of numbers into the first rows of `target`, some rows at a time: they stay in the cache."""
+    """Write columns of numbers into the first rows of `target`, in blocks of rows that stay in the cache."""
     columns = [(_ints(table, name), column) for name, column in names.items()]
     for start in range(0, table.num_rows, _FILLED_ROWS):
         rows = target[start : min(start + _FILLED_ROWS, table.num_rows)]
@@ -186,7 +186,7 @@ def _size(table: pa.Table, name: str) -> int:
 
 @compiled
 def _restore_groups(arrays: FoldState, ends: Any, data: Any, last_values: Any, commits: Any) -> int:
-    """Append groups; the first row whose group is there already, else -1."""
+    """Append groups; return the first row whose group exists already, or -1."""
     state, source = view_of(arrays), pointer(data)
     for row in range(len(last_values)):
         group = add_group(state, source, ends[row], ends[row + 1] - ends[row])
@@ -209,9 +209,9 @@ def _restore_keys(
     texts: Any,
     is_indexed: bool,
 ) -> int:
-    """Append keys from their strings; the first row whose key is there already or whose group is not, else -1.
+    """Append keys from their strings; return the first row whose key exists already or whose group is missing, or -1.
 
-    A group that is not there must not be added: there is no space for it.
+    A missing group is never added: no space is reserved for it.
     """
     state = view_of(arrays)
     known = state.counts[L.GROUPS]
@@ -242,7 +242,7 @@ def _restore_keys(
 
 @compiled
 def _restore_producers(arrays: FoldState, producer_ids: Any) -> int:
-    """Append producers; the first row whose producer is there already, else -1."""
+    """Append producers; return the first row whose producer exists already, or -1."""
     state = view_of(arrays)
     for row in range(len(producer_ids)):
         if producer_row(state, producer_ids[row]) != row:
@@ -254,9 +254,9 @@ def _restore_producers(arrays: FoldState, producer_ids: Any) -> int:
 def _restore_pending(
     arrays: FoldState, keys: Any, producer_ids: Any, value_counts: Any, text_ends: Any, texts: Any
 ) -> int:
-    """Append pending values; the first row that is there already, or whose producer has nothing open, else -1.
+    """Append pending values; return the first row that exists already or whose producer has nothing open, or -1.
 
-    A transaction that Kafka 4.0.0 leaves open may be of a producer without a row.
+    A transaction that Kafka 4.0.0 leaves open may belong to a producer without a row.
     """
     state, text_data = view_of(arrays), pointer(texts)
     for row in range(len(keys)):
@@ -275,8 +275,8 @@ def _restore_pending(
 
 @compiled
 def _misfit_record(arrays: FoldState, group_types: Any) -> int:
-    """The first group record whose type is not a group's (`rules.group_types_of`) or whose key names another group than
-    its row; else -1."""
+    """The first group record whose type is not that of a group record (`profile_flags.group_types_of`) or whose key
+    names another group than its row does; -1 if there is none."""
     state = view_of(arrays)
     data = state.record_bytes
     for row in range(state.counts[L.RECORDS]):

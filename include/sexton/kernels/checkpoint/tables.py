@@ -7,9 +7,9 @@
     group_records  group records in log order; `group` is the row of `groups`
     undecodable    rows for undecodable_records, with their position in the log
     counters       name and number
-    profile        whose rules the fold follows
+    profile        the profile whose rules the fold follows
 
-Wire values stay as they are (-1, zero UUIDs). NULL is "none" in log_offsets.
+Values are stored as in the records (-1, zero UUIDs). A log_offset of NULL means "none".
 """
 
 from collections.abc import Mapping

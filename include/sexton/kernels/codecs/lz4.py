@@ -1,9 +1,9 @@
 """LZ4 frames as Kafka's brokers and Java clients write them, decompressed by compiled code.
 
-It takes one frame as Lz4BlockOutputStream makes it, with nothing after it: independent blocks of up to 64 KB, no
+It accepts a single frame as Lz4BlockOutputStream makes it, with nothing after it: independent blocks of up to 64 KB, no
 content size, no checksum except the header's. It refuses whatever the LZ4 library might refuse, including blocks that
-break the rules for the end of a block, so its output always equals the library's. The rest is FALLBACK: `log.codec`
-reads it with the library, which names the reason.
+break the rules for the end of a block, so its output always equals the library's. For any other input it returns
+FALLBACK: `log.codec` reads that with the library, which names the reason.
 
 Follows lz4_Frame_format.md and lz4_Block_format.md. No byte outside the given spans is read or written.
 """
@@ -19,7 +19,7 @@ from sexton.jit.compiled import compiled
 from sexton.jit.memory import be32, copy_bytes, little
 
 NO_ROOM, FALLBACK = -1, -2
-"""Return values instead of an end: the output does not fit; the library has to read the input."""
+"""Returned instead of the end of the output: the output does not fit; the library has to read the input."""
 
 WIDE_BYTES = 16
 """Short copies move this many bytes at once where there is space."""
@@ -29,15 +29,15 @@ _HEADER_BYTES = 7
 _BLOCK_BYTES = 64 << 10
 _RAW_BLOCK = 1 << 31
 
-_END_LITERALS = 5  # a block with a match ends with at least so many literals,
-_END_BYTES = 12  # and its last match begins at least so many bytes before its end
+_END_LITERALS = 5  # a block with a match ends with at least this many literals,
+_END_BYTES = 12  # and its last match begins at least this many bytes before its end
 
 
 @compiled
 def inflate_frame(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
-    """Decompress the frame in [pos, end) to `out` from `at`; where it ends there, NO_ROOM or FALLBACK.
+    """Decompress the frame in [pos, end) to `out` from `at`; return where the output ends, or NO_ROOM or FALLBACK.
 
-    It ends at `limit` at most. Up to there, bytes after its end may have been overwritten.
+    Nothing is written beyond `limit`, but bytes between the end of the output and `limit` may be overwritten.
     """
     if not _is_header(data, pos, end):
         return FALLBACK
@@ -79,7 +79,7 @@ def _is_header(data: Any, pos: int, end: int) -> bool:
 
 @compiled
 def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
-    """Decompress the block in [pos, end); its matches reach back to its own start."""
+    """Decompress the block in [pos, end); its matches reach back no further than its own start."""
     start, match = at, -1
     while pos < end:
         token = np.int64(data[pos])
@@ -131,7 +131,7 @@ def _long(data: Any, pos: int, end: int, size: int) -> tuple[int, int]:
 
 @compiled
 def repeat(out: Any, at: int, distance: int, size: int, limit: int) -> int:
-    """Append `size` bytes that repeat those `distance` before; returns where they end."""
+    """Append `size` bytes, each a copy of the byte `distance` positions before it; return where they end."""
     done = at + size
     if distance >= WIDE_BYTES and limit - done >= WIDE_BYTES:
         while at < done:

@@ -1,8 +1,8 @@
 """Snappy in the framing of xerial's snappy-java, which Java clients and brokers write, decompressed by compiled code.
 
-It takes one stream of version 1 whose blocks are exactly what their headers say. Anything else is FALLBACK: `log.codec`
-reads it with the Snappy library, which names the reason. Follows Snappy's format_description.txt. No byte outside the
-given spans is read or written.
+It accepts a single stream of version 1 whose blocks have exactly the sizes in their headers. For any other input it
+returns FALLBACK: `log.codec` reads that with the Snappy library, which names the reason. Follows Snappy's
+format_description.txt. No byte outside the given spans is read or written.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -19,14 +19,14 @@ from sexton.kernels.codecs.lz4 import FALLBACK, NO_ROOM, WIDE_BYTES, repeat
 _MAGIC = 0x82534E4150505900 - (1 << 64)
 _VERSION = _COMPATIBLE_VERSION = 1
 _HEADER_BYTES = 16
-_SHORT_LITERALS = 60  # longer ones have their size in up to 4 further bytes
+_SHORT_LITERALS = 60  # longer literals have their size in up to 4 further bytes
 
 
 @compiled
 def inflate_xerial(data: Any, pos: int, end: int, out: Any, at: int, limit: int) -> int:
-    """Decompress the stream in [pos, end) to `out` from `at`; where it ends there, NO_ROOM or FALLBACK.
+    """Decompress the stream in [pos, end) to `out` from `at`; return where the output ends, or NO_ROOM or FALLBACK.
 
-    It ends at `limit` at most. Up to there, bytes after its end may have been overwritten.
+    Nothing is written beyond `limit`, but bytes between the end of the output and `limit` may be overwritten.
     """
     if end - pos <= _HEADER_BYTES or be64(data, pos) != _MAGIC:
         return FALLBACK
@@ -87,7 +87,7 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
 
 @compiled
 def _inflated_size(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """The inflated size that a block claims, and the position after it; 0 when it is not plainly one."""
+    """The inflated size that a block declares, and the position after that number; size 0 if it is not valid."""
     size = shift = 0
     while pos < end and shift < 35:
         byte = np.int64(data[pos])
@@ -101,7 +101,7 @@ def _inflated_size(data: Any, pos: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _literal_size(data: Any, pos: int, end: int, short: int) -> tuple[int, int]:
-    """Bytes of a literal and the position where they begin, past `end` where its size is truncated."""
+    """The size of a literal and the position where it begins; past `end` if the size is truncated."""
     if short < _SHORT_LITERALS:
         return short + 1, pos
     more = short - _SHORT_LITERALS + 1

@@ -5,8 +5,9 @@ their concatenated contents, but frames need not declare their content size. So 
 contains a seal. The output has at least as many seals as the input; if it has exactly as many, they mark the ends of
 the batches. (No prefix of the seal is also its suffix, so no seal can begin within another.)
 
-Only batches that are plainly one frame are joined. When a call fails, none of its batches is taken: `inflate` tries
-fewer, and finally `log.codec` a single batch, which names the reason. Frames follow RFC 8878, section 3.1.1.
+Only batches that are exactly one frame are joined. When a call fails, the output of all its batches is dropped:
+`inflate` tries fewer batches, and finally `log.codec` reads a single one and names the reason. Frames follow RFC 8878,
+section 3.1.1.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -25,9 +26,9 @@ from sexton.log import codec
 from sexton.log.entry import CODEC_MASK
 
 MAX_WINDOW_BYTES = 4 << 20
-"""Frames with a larger window are left to `log.codec`, which counts the window."""
+"""Frames with a larger window are left to `log.codec`, which counts the window towards `cap_bytes`."""
 JOINED_BYTES = 512 << 10
-"""Limit of compressed bytes that are joined: such frames decompress to about 10 times as much."""
+"""Limit of the compressed bytes that are joined; they decompress to about 10 times as much."""
 
 _ZSTD = codec.ZSTD
 _FRAME_MAGIC = 0xFD2FB528
@@ -39,7 +40,7 @@ _RAW_BLOCK, _RLE_BLOCK, _RESERVED_BLOCK = 0, 1, 3
 
 _SEAL = np.arange(16, dtype=np.uint8)
 SEAL_BYTES = 16
-"""Between the contents of two batches."""
+"""Size of the seal after the contents of each batch."""
 _SEALED_FRAME = np.frombuffer(
     _FRAME_MAGIC.to_bytes(4, "little")
     + bytes([_IS_SINGLE_SEGMENT, SEAL_BYTES])
@@ -50,10 +51,10 @@ _SEALED_FRAME = np.frombuffer(
 
 
 def inflate_together(data: Bytes, batches: Int64s, packed: Int64s, arena: Bytes, *, cap_bytes: int) -> int:
-    """Inflate the first of the batches in the rows `packed` into `arena`; returns how many.
+    """Inflate as many batches as can be joined, from the first of the rows `packed` on, into `arena`; return how many.
 
-    Their rows then hold where their records lie. 0 when the first is not plainly one frame of zstd, or when any of them
-    failed.
+    Their rows then say where their records lie. Returns 0 if the first batch is not exactly one zstd frame, or if any
+    of the joined batches failed.
     """
     library: Any = cramjam.zstd
     joined = np.empty(JOINED_BYTES, np.uint8)
@@ -69,7 +70,7 @@ def inflate_together(data: Bytes, batches: Int64s, packed: Int64s, arena: Bytes,
 
 @compiled
 def _join(source: Any, batch_rows: Any, packed: Any, joined_bytes: Any, sealed_frame: Any) -> tuple[int, int]:
-    """Put frames and seals into `joined_bytes` up to the first batch that is not one frame, or does not fit.
+    """Put frames and seals into `joined_bytes`, up to the first batch that is not exactly one frame or does not fit.
 
     Returns (batches, bytes).
     """
@@ -115,7 +116,7 @@ def _is_one_frame(data: Any, pos: int, end: int) -> bool:
 
 @compiled
 def _after_blocks(data: Any, pos: int, end: int) -> int:
-    """Where the blocks from `pos` on end; past `end` when they do not."""
+    """Where the blocks from `pos` on end; past `end` if they are truncated or malformed."""
     while end - pos >= 3:
         header = little(data, pos, 3)
         kind, size = header >> 1 & 3, header >> 3
@@ -129,7 +130,7 @@ def _after_blocks(data: Any, pos: int, end: int) -> int:
 
 @compiled
 def _split(contents: Any, size: int, batch_rows: Any, packed: Any, cap_bytes: int) -> bool:
-    """Write to the rows where their records are in `contents`; False, with no row changed, when that is ambiguous."""
+    """Set in each row where its records lie in `contents`; False, with no row changed, if that is ambiguous."""
     data, batches = pointer(contents), batches_of(batch_rows)
     seal = pointer(_SEAL)
     low, high = word64(seal, 0), word64(seal, 8)

@@ -1,4 +1,4 @@
-"""The record batch that a coordinator appends at once, byte for byte as it is before compression.
+"""The record batch of one append by a coordinator; its bytes before compression are exactly Kafka's.
 
 Follows CoordinatorRuntime.append (Kafka 4.x), GroupMetadataManager.storeOffsets and storeGroup (0.9 to 3.9) and
 KafkaApis.producerRequestFromOffsetCommit (0.8.2). A 4.x coordinator may put the records of several requests into one
@@ -72,8 +72,8 @@ def encode_append(
 ) -> bytes:
     """The bytes of the log from `end` on after the append of `records`, (key, value) each, in this order.
 
-    A batch of format 2; up to 0.10 a message set, where each record is a message unless it is compressed. Compressed
-    bytes are those of this machine's libraries, not of Kafka's own: they inflate to the same content.
+    A batch of format 2; up to 0.10 a message set, where each record is a message, unless one compressed message wraps
+    them all. Compressed bytes come from this machine's libraries, not from Kafka's: they inflate to the same content.
     """
     magic = topic.magic(profile)
     if magic < BATCH_FORMAT:

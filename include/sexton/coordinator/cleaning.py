@@ -1,9 +1,9 @@
 """The records that Kafka's log cleaner removes from a log partition, by log_offset.
 
 Below the active segment and the first open transaction it removes records of aborted transactions, and all but the
-newest record of each key. A later cleaning removes a tombstone, delete.retention.ms after the cleaning that first met
-it. Follows Cleaner and CleanedTransactionMetadata. Markers are kept here: one without records of its transaction
-changes nothing.
+newest record of each key. A later cleaning removes a tombstone, delete.retention.ms after the cleaning that first
+reached it. Follows Cleaner and CleanedTransactionMetadata. Markers are kept here: a marker without records of its
+transaction changes nothing.
 """
 
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ class CleanableLog:
     def gone(self, below: int, *, without_tombstones: int) -> frozenset[int]:
         """The log offsets of records that are removed when the log is cleaned below a log offset.
 
-        Tombstones below `without_tombstones` are removed: 0 right after a cleaning; the position of the next cleanings
-        once delete.retention.ms has passed.
+        Tombstones below `without_tombstones` are removed, too: 0 for the first cleaning that reaches them, `below` for
+        a cleaning after delete.retention.ms.
         """
         below = below if self.first_open is None else min(below, self.first_open)
         newest = {one.key: one.log_offset for one in self.records if self._is_kept(one, below)}
@@ -45,7 +45,8 @@ class CleanableLog:
         )
 
     def _is_kept(self, record: Record, below: int) -> bool:
-        """Whether a cleaning keeps the record: no newer record has its key; records without a key are removed."""
+        """Whether a cleaning below that log offset may keep the record: it has a key, and its transaction was not
+        aborted."""
         return record.log_offset < below and record.key is not None and record.log_offset not in self.aborted
 
 

@@ -2,9 +2,9 @@
 
 Up to 3.9 (GroupMetadata: prepareOffsetCommit, onOffsetCommitAppend, failPendingOffsetWrite) a value is stored when the
 append has succeeded; until then a stable fetch of its partition is answered UNSTABLE_OFFSET_COMMIT. In 4.x
-(CoordinatorRuntime with SnapshottableCoordinator) a value is stored at once, ordinary fetches read the state at the
-high watermark, a stable fetch waits until all earlier writes are replicated, and a failed append reverts everything
-after the high watermark.
+(CoordinatorRuntime with SnapshottableCoordinator) a value is stored before the append, ordinary fetches read the state
+at the high watermark, a stable fetch waits until all earlier writes are replicated, and a failed append reverts
+everything after the high watermark.
 
 A commit in a transaction is unstable from its request on, until its append fails or the marker of its producer comes
 (prepareTxnOffsetCommit, onTxnOffsetCommitAppend, failPendingTxnOffsetCommit, completePendingTxnOffsetCommit; 4.x:
@@ -33,10 +33,10 @@ class Outcome(StrEnum):
     WAITING = "waiting"
     """The log has not answered yet."""
     APPENDED = "appended"
-    """They are in the log, on all required replicas."""
+    """The commits are in the log, on all required replicas."""
     FAILED = "failed"
     COMMITTED = "committed"
-    """They are in the log, and so is the marker COMMIT of their transaction."""
+    """The commits are in the log, and so is the marker COMMIT of their transaction."""
     ABORTED = "aborted"
 
 
@@ -47,18 +47,19 @@ class ScalaCommits:
 
     offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     pending: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
-    """pendingOffsetCommits: by partition the newest commit without an answer of the log."""
+    """pendingOffsetCommits: by partition, the newest commit that the log has not answered."""
     transactional: Held = field(default_factory=dict)
     """pendingTransactionalOffsetCommits: offsets of open transactions, by producer; NOT_APPENDED before the append."""
     is_dead: bool = False
     """Whether the group was removed while its commits were in flight: then the log's answer changes nothing."""
 
     def prepare_offset_commit(self, offsets: Mapping[TopicPartition, StoredOffset]) -> None:
-        """Commits go to the log."""
+        """Commits are sent to the log."""
         self.pending.update(offsets)
 
     def on_offset_commit_append(self, key: TopicPartition, offset: StoredOffset, *, log_offset: int) -> None:
-        """The log has appended `offset`: it is stored unless a later one is, and no longer pending if it is the newest.
+        """The log has appended `offset`: it is stored unless a later commit is, and no longer pending if it is the
+        newest commit.
 
         A commit whose partition was removed meanwhile (a deleted topic) is dropped.
         """
@@ -67,19 +68,19 @@ class ScalaCommits:
             self._no_longer_pending(key, offset)
 
     def fail_pending_offset_write(self, key: TopicPartition, offset: StoredOffset) -> None:
-        """The append of `offset` failed: what was stored before stays."""
+        """The append of `offset` failed: the stored offset stays."""
         if not self.is_dead:
             self._no_longer_pending(key, offset)
 
     def prepare_txn_offset_commit(self, producer_id: int, offsets: Mapping[TopicPartition, StoredOffset]) -> None:
-        """Commits of a transaction go to the log."""
+        """Commits of a transaction are sent to the log."""
         held = self.transactional.setdefault(producer_id, {})
         held.update((key, replace(offset, log_offset=NOT_APPENDED)) for key, offset in offsets.items())
 
     def on_txn_offset_commit_append(
         self, producer_id: int, key: TopicPartition, offset: StoredOffset, *, log_offset: int
     ) -> None:
-        """The log has appended `offset`; if the producer has committed another since, that commit is still pending."""
+        """The log has appended `offset`; if the producer has committed another since, the newer one stays pending."""
         held = self.transactional.get(producer_id, {})
         if not self.is_dead and held.get(key) == replace(offset, log_offset=NOT_APPENDED):
             held[key] = replace(offset, log_offset=log_offset)
@@ -126,7 +127,7 @@ class JavaCommits:
     committed: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     """Replicated offsets, which ordinary fetches return."""
     in_flight: list[tuple[TopicPartition, StoredOffset, int | None]] = field(default_factory=list)
-    """Later appends, in log order, with the producer of each transactional one."""
+    """Appends that are not replicated yet, in log order; with the producer if they are transactional."""
     transactional: Held = field(default_factory=dict)
     """Replicated offsets of open transactions, by producer."""
 
@@ -137,8 +138,8 @@ class JavaCommits:
         self.in_flight.append((key, replace(offset, log_offset=log_offset), producer_id))
 
     def replicate(self, high_watermark: int) -> None:
-        """The high watermark has advanced (updateLastCommittedOffset): offsets below it may be fetched, or are
-        pending."""
+        """The high watermark has advanced (updateLastCommittedOffset): offsets below it can be fetched or, in a
+        transaction, are pending."""
         for key, offset, producer_id in self.in_flight:
             if offset.log_offset < high_watermark:
                 goes_to = self.committed if producer_id is None else self.transactional.setdefault(producer_id, {})
@@ -167,7 +168,7 @@ class JavaCommits:
 
     @property
     def waits(self) -> bool:
-        """Whether a stable fetch is delayed: a write operation is answered after all earlier writes."""
+        """Whether a stable fetch is delayed: it is a write operation, which is answered after all earlier writes."""
         return bool(self.in_flight)
 
 
@@ -183,9 +184,9 @@ def commits_after(
 ) -> ScalaCommits | JavaCommits:
     """A group with `offsets` after the commits `in_flight`, in that order, have reached `outcome`.
 
-    With `producer_id` they belong to its transaction; COMMITTED and ABORTED are its markers. `is_dead`: the group was
-    removed meanwhile. That matters from 0.10.1 to 3.9: before, offsets belong to no group; in 4.x a removal is itself a
-    write, after the commits.
+    With `producer_id` the commits belong to its transaction; COMMITTED and ABORTED are its markers. `is_dead`: the
+    group was removed meanwhile. That matters from 0.10.1 to 3.9: in earlier releases offsets belong to no group; in 4.x
+    a removal is itself a write, after the commits.
     """
     held = {producer: dict(values) for producer, values in transactional.items()}
     places = itertools.chain(offsets.values(), *(values.values() for values in held.values()))

@@ -83,9 +83,9 @@ class Undecodable:
     def fails_load(self) -> bool:
         """Whether a coordinator would fail its load here.
 
-        It checks neither CRC nor order of batches, continues with the next segment where a batch seems to end after the
-        current one, accepts items as long as its heap has room, and up to 3.9 reads only the first record of a control
-        batch.
+        A coordinator checks neither the CRC nor the order of batches, continues with the next segment if one ends
+        within a batch, accepts any number of items that fits its heap, and up to 3.9 reads only the first record of a
+        control batch.
         """
         return self.reason not in _HARMLESS
 
@@ -100,14 +100,15 @@ class Undecodable:
 
 
 def is_kept(row: Undecodable, kept: Iterable[Undecodable], *, count: int) -> bool:
-    """Whether `row` is kept after the `count` rows of `kept`: up to MAX_UNDECODABLE, and the first failure."""
+    """Whether `row` is kept after the `count` rows of `kept`: one of the first MAX_UNDECODABLE rows, or after these the
+    first row that fails the load."""
     if count < MAX_UNDECODABLE:
         return True
     return count == MAX_UNDECODABLE and row.fails_load and not any(other.fails_load for other in kept)
 
 
 def shortened(row: Undecodable, index: int) -> Undecodable:
-    """The row as it is kept after `index` others."""
+    """The row as it is kept after `index` other rows."""
     most = MAX_RAW_BYTES if index < _MAX_WHOLE else _MAX_SHORTENED_BYTES
     if max(len(row.key or b""), len(row.value or b"")) <= most:
         return row
@@ -161,12 +162,12 @@ def decode(record: Record, *, base_offset: int, profile: Profile) -> Decoded | U
 
 
 def _value(record_type: int, value: bytes, profile: Profile) -> tuple[int, Value]:
-    """The version and the content of a value, where the coordinator reads that version."""
+    """The version and the content of a value; MalformedRecord for a version that the coordinator does not read."""
     highest = profile.value_versions[record_type]
     version = int.from_bytes(value[:2], signed=True)
     if len(value) >= 2 and not 0 <= version <= highest:
         raise MalformedRecord("unknown_value_version", profile.unknown_version_text(record_type, version))
-    # up to 4.0 what is legal under type 1 is legal under type 0
+    # up to 4.0 the values of type 0 are decoded like those of type 1
     version, found = decode_value(1 if record_type == 0 else record_type, value, release=profile.release)
     if isinstance(found, GroupMetadataValue):
         if profile.forgets_state_timestamp and version == _LOST_TIMESTAMP_VERSION:
@@ -194,15 +195,15 @@ def undecodable(
 def _is_unread(batch: Batch, index: int, profile: Profile) -> bool:
     """Whether a coordinator never reads the record at that index in `batch`.
 
-    Up to 3.9 it reads the first record of a control batch. A compressed batch is inflated and parsed as a whole before
-    that (DefaultRecordBatch.iterator), including any bytes after the only record of a batch.
+    Up to 3.9 a coordinator reads only the first record of a control batch. A compressed batch is first inflated and
+    parsed as a whole (DefaultRecordBatch.iterator), and so are any bytes after the only record of a batch.
     """
     takes_first = batch.is_control and profile.pending_rule is PendingRule.IF_TRANSACTIONAL
     return takes_first and index > 0 and batch.record_count > 1 and batch.codec == codec.NONE
 
 
 def bad_record(batch: Batch, record: BadRecord, *, index: int, profile: Profile) -> Undecodable:
-    """The row for bytes in a batch that are not the record at `index`."""
+    """The row for bytes in a batch that should be the record at `index`, but are not a record."""
     return Undecodable(
         base_offset=batch.base_offset,
         log_offset=record.log_offset,
@@ -219,7 +220,7 @@ def bad_crc(batch: Batch) -> Undecodable:
 
 
 def unread_format(batch: Batch) -> Undecodable:
-    """The row for a batch of a record format that came after the coordinator's release."""
+    """The row for a batch of a record format that is newer than the coordinator's release."""
     detail = f"a batch of record format {batch.magic}, which this release cannot read"
     return Undecodable(base_offset=batch.base_offset, reason="unknown_magic", detail=detail)
 
@@ -231,10 +232,10 @@ def empty_control_batch(batch: Batch) -> Undecodable:
 
 
 def negative_end(next_log_offset: int) -> Undecodable:
-    """The row for a log whose last batch ends below log_offset 0 by its header; a broker then keeps nothing of the log.
+    """The row for a log whose last batch ends below log_offset 0 according to its header; a broker keeps nothing of it.
 
-    A broker takes that batch's end for the end of the log and, at its start, deletes all segments of a log that ends
-    before its start (LogLoader).
+    A broker takes the end of that batch for the log end offset. When the broker starts, it deletes all segments of a
+    log whose end is below the log start offset (LogLoader).
     """
     detail = f"the last batch ends the log at log_offset {next_log_offset}: a broker that starts deletes the whole log"
     return Undecodable(reason=NEGATIVE_END, detail=detail)
@@ -248,7 +249,7 @@ def torn_bytes(size_bytes: int, *, is_zeros: bool) -> int:
 
 
 def torn_segment(size_bytes: int) -> Undecodable:
-    """The row for half a batch at the end of a segment that is followed by another one, which no broker writes.
+    """The row for a truncated batch at the end of a segment that another segment follows; no broker writes this.
 
     A negative `size_bytes` is a number of zeros: a broker takes them for a batch of size 0 and fails.
     """

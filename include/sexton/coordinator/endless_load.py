@@ -1,10 +1,10 @@
 """The load that never ends: a batch that does not fit into the buffer of a coordinator before 2.0.1 (KAFKA-7286).
 
 GroupMetadataManager.doLoadGroupsAndOffsets (0.8.2: OffsetManager.loadOffsets) reads the log into a buffer of
-offsets.load.buffer.size bytes and continues after the last whole batch in it. A larger batch never fits: it reads the
-same position again for ever, and the log partition stays in loading.
+offsets.load.buffer.size bytes and continues after the last whole batch in it. A larger batch never fits: the
+coordinator reads from the same position for ever, and the load of the log partition never ends.
 
-Over whole segments: sexton.kernels.endless_load.
+For whole segments: sexton.kernels.endless_load.
 """
 
 from dataclasses import dataclass

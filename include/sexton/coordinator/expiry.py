@@ -34,9 +34,9 @@ class Verdict:
     `reason` is expired (its retention has passed since the base timestamp), expired_explicit (its own expire timestamp
     has come), not_due, subscribed, group_active (a classic group with members and an unknown subscription),
     pending_transaction, commit_in_flight (pendingOffsetCommits), share_group, sweep_blocked (when it is due, the sweep
-    of its log partition fails) or load_would_fail (no coordinator holds it).
-    `base_timestamp_ms` is None under an explicit expiry; `expires_at_ms` is the instant when the offset is due, None
-    while no instant alone can make it expire.
+    of its log partition fails) or load_would_fail (no coordinator has it in memory).
+    `base_timestamp_ms` is None for an offset with an expire timestamp; `expires_at_ms` is the instant when the offset
+    is due, None if time alone does not make it expire.
     """
 
     decision: Decision
@@ -49,8 +49,8 @@ class Verdict:
 class SweepBlock:
     """A group for which every sweep of its log partition fails, so that no tombstone is written.
 
-    `from_ms` is the instant from which sweeps fail, because they try to delete that group from then on; None where all
-    fail. Without `group_id` there is no sweep at all: the load of the log partition fails or never ends (NOT_LOADED).
+    `from_ms` is the instant from which sweeps fail, because they try to delete that group from then on; None if all
+    sweeps fail. Without `group_id` there is no sweep at all: the load of the log partition fails or never ends.
     """
 
     group_id: str | None
@@ -62,6 +62,7 @@ class SweepBlock:
 
 
 NOT_LOADED = SweepBlock(group_id=None, from_ms=None)
+"""The block of a log partition whose load fails or never ends."""
 
 
 def verdict(
@@ -79,8 +80,8 @@ def verdict(
     """The coordinator's verdict on `offset` of `topic` at `now_ms`.
 
     `is_pending` says whether an open transaction has an offset of the same group, topic and partition; `block` is the
-    `sweep_block` of its log partition; `is_in_flight` says whether a plain commit of it awaits the log's answer
-    (ScalaCommits.pending), which no log shows.
+    `sweep_block` of its log partition; `is_in_flight` says whether a plain commit of that key awaits the log's answer
+    (ScalaCommits.pending), which cannot be derived from the log.
     """
     base_ms = None if offset.expire_timestamp_ms is not None else _base_timestamp_ms(offset, group, profile)
     is_due, expires_at_ms = _due(offset, base_ms, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
@@ -114,8 +115,8 @@ def empty_since_ms(group: Group, profile: Profile) -> int | None:
 def is_kept_in_flight(key: tuple[str, str | None, int | None], in_flight: Collection[OffsetKey]) -> bool:
     """Whether commits in flight keep the target of a tombstone of `key`; for a group's record topic is None.
 
-    From 0.10.1 to 3.9 (Profile.knows_commits_in_flight) such a commit keeps the offset of its own key, and the group,
-    whatever else of it expires (removeExpiredOffsets; hasOffsets).
+    From 0.10.1 to 3.9 (Profile.knows_commits_in_flight) such a commit keeps the offset of its own key, and it keeps the
+    group even if all other offsets of the group expire (removeExpiredOffsets; hasOffsets).
     """
     group_id, topic, _ = key
     return key in in_flight if topic is not None else any(flying[0] == group_id for flying in in_flight)
@@ -124,10 +125,10 @@ def is_kept_in_flight(key: tuple[str, str | None, int | None], in_flight: Collec
 def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock | None:
     """The first group for which the sweep of this log partition fails, and from when on; None where none does.
 
-    The sweep appends the tombstones of all groups at once. Replaying the tombstone of a target assignment throws while
-    any member has a target left (GroupMetadataManager.replay), which fails the batch (CoordinatorRuntime.append). This
-    happens as soon as an Empty group with such a target has no offset to keep. A share group with offsets throws in
-    ShareGroup.offsetExpirationCondition, whatever their age. NOT_LOADED where the load leaves nothing in memory that
+    The sweep appends the tombstones of all groups in one batch. Replaying the tombstone of a target assignment throws
+    while any member has a target left (GroupMetadataManager.replay), which fails the batch (CoordinatorRuntime.append).
+    This happens as soon as an Empty group with such a target has no offset to keep. A share group with offsets throws
+    in ShareGroup.offsetExpirationCondition, whatever their age. NOT_LOADED if the load leaves nothing in memory that
     could be swept.
     """
     if loaded.holds_nothing:
@@ -235,7 +236,7 @@ def _kept_by(group: Group, topic: str, profile: Profile) -> str | None:
     if profile.expiry is Expiry.OWN_STAMP:
         return None
     if isinstance(group, ShareGroup):
-        return "share_group"  # they are left from a removed group with that id
+        return "share_group"  # the offsets are left from a removed group with that id
     if isinstance(group, ClassicGroup) and group.protocol_type is not None and not group.is_empty:
         is_known = group.protocol_type == CONSUMER and group.subscribed_topics is not None
         if not is_known or profile.expiry is Expiry.EMPTY_GROUPS:
@@ -246,10 +247,10 @@ def _kept_by(group: Group, topic: str, profile: Profile) -> str | None:
 def _due(
     offset: StoredOffset, base_ms: int | None, *, retention_ms: int, now_ms: int, profile: Profile
 ) -> tuple[bool, int | None]:
-    """Whether the offset is due, and from which instant; in Java's signed 64 bits.
+    """Whether the offset is due, and from which instant on, in Java's arithmetic of signed 64-bit integers.
 
-    For timestamps so far out that the sum overflows there is no instant, since the answer never changes. Before KIP-211
-    the coordinator adds the retention when it stores an offset, and waits until the sum is in the past.
+    If the sum overflows, there is no instant, because the answer never changes. Before KIP-211 the coordinator adds the
+    retention when it stores an offset, and waits until the sum is in the past.
     """
     grace_ms = 1 if profile.expiry is Expiry.OWN_STAMP else 0
     if base_ms is None:

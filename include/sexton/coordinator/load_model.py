@@ -3,8 +3,8 @@
 The loads are those of Kafka 4.3.1 right after its start that `make bench-all` measures, of logs without compression
 (docs/bench/figures.json). A record takes longer the more keys the log partition has, since they outgrow the processor's
 caches; beyond a million keys that levels off. On another machine all times differ by a factor; their ratios stay about
-the same. Compressed logs take longer, the smaller their batches are: with three records a batch 4 to 9 times as long in
-lz4, 15 to 18 times in zstd.
+the same. Compressed logs take longer, the smaller their batches are: with three records per batch 4 to 9 times as long
+with lz4, 15 to 18 times with zstd.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadModel:
-    """Milliseconds per record, in addition per record of a log partition with very many keys, and per control record
-    (instead)."""
+    """Milliseconds per record; on top of that, per record of a log partition with very many keys; and, instead of both,
+    per control record."""
 
     ms_per_record: float
     ms_per_scattered_record: float

@@ -1,4 +1,4 @@
-"""Loads a log partition like a coordinator, record by record, by the rules of its profile.
+"""Loads a log partition like a coordinator, record by record, with the rules of a profile.
 
 Readable and slow: the oracle of kernels.loading, which has the same names. Follows CoordinatorLoaderImpl of Kafka 4.3,
 GroupMetadataManager.doLoadGroupsAndOffsets up to 3.9 and OffsetManager.loadOffsetsFromLog of 0.8.2. A coordinator stops
@@ -33,17 +33,17 @@ from sexton.log.batch import (
 from sexton.log.entry import MAX_BAD_RECORDS, NO_PRODUCER_ID
 
 FUTURE_MS = HOUR_MS
-"""A timestamp more than this after the snapshot is not the time of the write."""
+"""A timestamp that is further after the snapshot than this cannot be the time of the write."""
 
 GROUP_REMOVED, SHARE_GROUP, MISPLACED, UNDETERMINED = "group_removed", "share_group", "misplaced", "undetermined"
 HOLDS_NOTHING = frozenset({AfterFailure.NOTHING.value, AfterFailure.EMPTY.value, NEVER_ENDS})
 """Outcomes of a load that leave nothing in memory: nothing of the log partition is served, listed or expired.
 
-So the log partition is excluded from summaries, lists, metrics and differences. Tables keep its decoded rows;
-load_profile.load_outcome marks them.
+So the log partition is excluded from summaries, lists, metrics and differences. Tables keep its decoded rows, which
+load_profile.load_outcome identifies.
 """
 HOT_GROUPS = 5
-"""How many of the groups with most commits are named."""
+"""How many groups are named, those with the most commits."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class Loaded:
 
     @property
     def load_failure(self) -> str | None:
-        """Why its load fails or never ends; None where it succeeds."""
+        """Why the load fails or never ends; None if it succeeds."""
         if self.endless is not None:
             return self.endless.text(self.counters["largest_batch_bytes"])
         return self.failures[0] if self.failures else None
@@ -142,13 +142,14 @@ def load(
 ) -> Loaded:
     """Replay the segments of one log partition, given in log order, as a coordinator does when it becomes leader.
 
-    With `as_of_ms`, reading stops before the first batch whose largest timestamp is not before it; batches stamped more
-    than an hour after `taken_at_ms` are skipped in that search, and counted. With `stops_at_failure`, it stops at the
-    first failure, as a coordinator does. With `load_buffer_bytes`, `endless` has the batch that an older coordinator
-    could not read with a buffer of that size; it is replayed all the same. With `replays_out_of_order`, a batch whose
-    base offset contradicts its neighbours is replayed in place, like a coordinator, which does not compare them; it is
-    still reported. With `leads_until`, the broker loses the leadership before it reads the first batch at or after that
-    log_offset. `gone` are log offsets of records that a cleaner has removed by then.
+    With `as_of_ms`, reading stops before the first batch whose largest timestamp is at or after that instant; batches
+    stamped more than an hour after `taken_at_ms` do not stop it, and are counted. With `stops_at_failure`, reading
+    stops at the first failure, as a coordinator does. With `load_buffer_bytes`, `endless` has the batch that an older
+    coordinator could not read with a buffer of that size; the batch is replayed all the same. With
+    `replays_out_of_order`, a batch whose base offset contradicts its neighbours is replayed in place, because a
+    coordinator does not compare them; it is still reported. With `leads_until`, the broker loses the leadership before
+    it reads the first batch at or after that log_offset. `gone` are log offsets of records that a cleaner has removed
+    before the load.
     """
     loaded = _nothing_loaded(profile, load_buffer_bytes)
     loaded.gone = gone
@@ -213,7 +214,7 @@ def _read(
 
 
 def _lose_leadership(loaded: Loaded, log_offset: int) -> None:
-    """The end of the log is -1 from now on.
+    """From now on the broker takes -1 for the log end offset.
 
     Up to 3.9 the loop then ends as at the end of the log, and the records read so far are installed
     (doLoadGroupsAndOffsets; 0.8.2: OffsetManager.loadOffsets); in 4.x the load fails (CoordinatorLoaderImpl).
@@ -276,7 +277,7 @@ def replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure:
 
 
 def _watch_size(loaded: Loaded, batch: Batch) -> None:
-    """Record the first batch at which the load never ends, unless it has failed before."""
+    """Record the first batch at which the load never ends, unless the load has failed before that."""
     limit = loaded.load_buffer_bytes
     is_first = loaded.endless is None and not loaded.failures
     if is_first and is_too_large(batch.size_bytes, buffer_bytes=limit, profile=loaded.profile):
@@ -287,7 +288,7 @@ def _watch_size(loaded: Loaded, batch: Batch) -> None:
 def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:
     """End the transaction of the batch's producer; returns whether the record is bad.
 
-    A 4.x coordinator ignores control records of other types; up to 3.9 any type but COMMIT ends like ABORT.
+    A 4.x coordinator ignores control records of other types; up to 3.9 any type but COMMIT acts like ABORT.
     """
     try:
         marker = marker_of(record)

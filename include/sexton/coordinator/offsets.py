@@ -72,7 +72,7 @@ class Offsets:
     def put(
         self, key: OffsetKey, stored: StoredOffset, *, producer_epoch: int, timestamp_ms: int, is_pending: bool
     ) -> None:
-        """An offset value: stored at once, or pending until its producer's marker."""
+        """Take an offset value: store it, or keep it pending until its producer's marker."""
         if not is_pending:
             self.committed[key] = stored
             return
@@ -92,7 +92,8 @@ class Offsets:
         transaction.last_log_offset = log_offset
 
     def remove(self, key: OffsetKey, *, only_of: int | None) -> None:  # noqa: ARG002
-        """A tombstone also cancels pending values: of any producer, whether its transaction commits or not.
+        """Apply a tombstone: it removes the stored value, and cancels the pending values of all producers, whether
+        their transactions commit or not.
 
         `only_of` is the producer of a tombstone in a transaction, which only ScalaOffsets uses.
         """
@@ -101,7 +102,7 @@ class Offsets:
             self.pending[producer_id].pop(key, None)
 
     def end_transaction(self, producer_id: int, marker: str) -> None:
-        """A marker ends all pending values of its producer; epochs are not compared.
+        """Apply a marker to all pending values of its producer; epochs are not compared.
 
         COMMIT stores a value unless the stored one came later in the log.
         """
@@ -122,11 +123,11 @@ class Offsets:
 
 
 class LeakingOffsets(Offsets):
-    """Offsets in 4.0.0, which tracks open transactions by group and does not always forget them.
+    """Offsets in 4.0.0, which tracks open transactions by group and does not always close them.
 
     A marker closes the transaction only for groups for which its producer still has a pending value. If tombstones have
     cancelled all of a group's values, the transaction stays open for that group, until its producer has a pending value
-    for it at a later marker (KAFKA-19164, fixed in 4.0.1).
+    of the group at a later marker (KAFKA-19164, fixed in 4.0.1).
     """
 
     def __init__(self) -> None:
@@ -150,11 +151,11 @@ class LeakingOffsets(Offsets):
 
 
 class ScalaOffsets(Offsets):
-    """Offsets where a tombstone does not cancel pending values: a COMMIT after it brings an older value back."""
+    """Offsets where a tombstone does not cancel pending values: a later COMMIT can store a value from before it."""
 
     def remove(self, key: OffsetKey, *, only_of: int | None) -> None:
-        """A tombstone in a transaction cancels that transaction's pending value of the key; any other removes the
-        stored value."""
+        """Apply a tombstone: in a transaction it cancels that transaction's pending value of the key, otherwise it
+        removes the stored value."""
         if only_of is None:
             self.committed.pop(key, None)
             return

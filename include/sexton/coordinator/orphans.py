@@ -1,7 +1,8 @@
 """Whether the topic partition of an offset still exists, and whether its log still holds that offset.
 
 A coordinator does not check this: it is notified of deletions (OffsetMetadataManager.onTopicsDeleted), and keeps the
-offsets of deletions that it missed. verdicts/orphans.py has the same rules for whole tables; the tests compare the two.
+offsets of topics whose deletion it missed. verdicts/orphans.py has the same rules for whole tables; the tests compare
+the two.
 """
 
 from collections.abc import Mapping
@@ -26,8 +27,8 @@ class KnownTopic:
 class KnownTopics:
     """The cluster's topics by name.
 
-    Without the right to see all of them (`sees_all`), a missing topic is no orphan. `recorded_at_ms` is None where it
-    is not known: the topics then count for every instant.
+    Without permission to see all topics (`sees_all`), a missing topic may still exist. `recorded_at_ms` is None if it
+    is not known: the topics then apply to offsets of any age.
     """
 
     by_name: Mapping[str, KnownTopic]

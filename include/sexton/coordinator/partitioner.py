@@ -1,5 +1,5 @@
-"""The log partition of a group (Kafka: GroupCoordinatorService.partitionFor, the same rule since 0.8.2). Transactional
-ids have the same rule (TransactionStateManager.partitionFor).
+"""The log partition of a group (Kafka: GroupCoordinatorService.partitionFor, the same rule since 0.8.2). The rule is
+the same for transactional ids (TransactionStateManager.partitionFor).
 
 Compiled: kernels.text.partition_of.
 """
@@ -38,7 +38,8 @@ def partition_of(group_id: str, partition_count: int) -> int:
 def fitting_partition_counts(
     names_by_partition: Mapping[int, Collection[str]], counts: range, *, all_agree: bool = False
 ) -> list[int]:
-    """The counts under which nine of ten names, or all, hash to the partition they were found in."""
+    """The partition counts with which at least nine of ten names (`all_agree`: all names) hash to the partition in
+    which they were found."""
     hashes, partitions = _sample(names_by_partition)
     left = np.arange(counts.start, counts.stop)
     misplaced = np.zeros(len(left), np.int64)
@@ -56,8 +57,8 @@ def proven_partition_count(
 ) -> int | None:
     """The only count above `highest` that fits the names (`fitting_partition_counts`); None without such a count.
 
-    Names in a topic's first partitions also fit each divisor of its count, and few names fit many counts. Fewer than
-    ten names prove nothing where some may be misplaced: a single one would decide.
+    Names in a topic's first partitions also fit each divisor of its count, and a small number of names fits many
+    counts. Fewer than ten names prove nothing if some may be misplaced: a single misplaced name would decide.
     """
     if not all_agree and sum(map(len, names_by_partition.values())) < _NAMES_PER_MISPLACED:
         return None
@@ -84,5 +85,5 @@ def _sample(names_by_partition: Mapping[int, Collection[str]]) -> tuple[_Int64s,
 
 
 def _java_abs(value: int) -> int:
-    """Kafka's Utils.abs: the smallest int, which has no positive twin, becomes 0."""
+    """Kafka's Utils.abs: the smallest int, which has no positive counterpart, becomes 0."""
     return 0 if value == -(1 << 31) else abs(value)

@@ -14,7 +14,7 @@ from sexton.log.entry import ZSTD
 
 Release = tuple[int, ...]
 DatedRules = tuple[tuple[Release, Mapping[str, Any]], ...]
-"""Releases in order, each with the fields of Profile that it changes; a release keeps all changes before it."""
+"""Releases in order, each with the fields of Profile that it changes; a release also has all earlier changes."""
 
 
 class PendingRule(StrEnum):
@@ -31,16 +31,16 @@ class Subscriptions(StrEnum):
     """How a load treats a classic consumer's subscription that cannot be parsed."""
 
     FAIL = "fail"
-    """It ends the load, unless the bytes end inside a number."""
+    """The subscription ends the load, unless its bytes end inside a number."""
     UNKNOWN = "unknown"
-    """The topics are not known (KAFKA-20570)."""
+    """The load continues; the coordinator does not know the topics (KAFKA-20570)."""
     UNREAD = "unread"
     """The coordinator never reads subscriptions (before KIP-496)."""
 
 
 LOADED = "loaded"
 LEADERSHIP_LOST = "leadership_lost"
-"""The outcome, up to 3.9, of a load during which another broker became the leader: it keeps the records read before."""
+"""The outcome, up to 3.9, of a load during which another broker became leader: the records read until then are kept."""
 
 
 class AfterFailure(StrEnum):
@@ -55,13 +55,13 @@ class AfterFailure(StrEnum):
 
 
 class Expiry(StrEnum):
-    """The rule by which an offset is due."""
+    """The rule that decides when an offset is due."""
 
     OWN_STAMP = "own_stamp"
     """The offset's own timestamp alone, strictly in the past; groups do not matter (before KIP-211)."""
     EMPTY_GROUPS = "empty_groups"
-    """KIP-211: offsets of groups without members, counted from when they became empty, and offsets without a managing
-    group."""
+    """KIP-211: offsets of groups without members, counted from when the group became empty, and offsets of simple
+    groups, counted from the commit."""
     UNSUBSCRIBED = "unsubscribed"
     """KIP-211 and KIP-496: also offsets of topics to which an active consumer group is not subscribed."""
 
@@ -73,7 +73,7 @@ class Profile:
     name: str
     release: Release
     is_proven: bool
-    """Whether a broker of this release was recorded for the tests; the other rules follow its sources."""
+    """Whether a broker of this release was recorded for the tests; otherwise the rules only follow Kafka's sources."""
 
     # --- which records and fields a load reads
 
@@ -86,9 +86,9 @@ class Profile:
     grows_load_buffer: bool = True
     """Whether a batch larger than offsets.load.buffer.size is read all the same; else the load never ends."""
     reads_topic_ids: bool = True
-    """Whether the topic id of an offset is kept; to releases that do not know it, it is an unknown tag."""
+    """Whether the topic id of an offset is kept; earlier releases skip it as an unknown tag."""
     keeps_expire_of_minus_1: bool = False
-    """Whether an expire timestamp of -1 counts as one, long past (2.1.0 and 2.1.1; KAFKA-8069)."""
+    """Whether an expire timestamp of -1 is taken literally, as an instant long past (2.1.0 and 2.1.1; KAFKA-8069)."""
     forgets_state_timestamp: bool = False
     """Whether the state timestamp of a group value of version 3 is lost (2.3.0 to 2.6.0; KAFKA-10401)."""
     forgets_protocol_type: bool = False
@@ -110,43 +110,44 @@ class Profile:
 
     pending_rule: PendingRule = PendingRule.WITH_PRODUCER_ID
     tombstones_cancel_pending: bool = True
-    """Whether a tombstone cancels the pending values of its key; else only one in the same transaction does."""
+    """Whether a tombstone cancels all pending values of its key; otherwise only one in the same transaction does."""
     offsets_hold_groups: bool = False
     """Whether a group exists as long as it has offsets, whether it was deleted or not."""
     loads_groups_stable: bool = False
     """Whether a group that has a record is Stable after a load even without members (up to 0.10.0)."""
     lists_simple_groups: bool = True
-    """Whether a group that only offsets have made is listed (from 0.10.1 on)."""
+    """Whether a group that was created by offsets alone is listed (from 0.10.1 on)."""
     one_cache: bool = False
     """Whether one cache holds the groups of all log partitions, so that misplaced groups are served."""
     leaks_open_transactions: bool = False
     """Whether a transaction stays open for a group after tombstones have cancelled all of the group's pending values,
-    and groups without offsets are deleted at once, open transactions or not (4.0.0; KAFKA-19163, KAFKA-19164)."""
+    and the sweep deletes groups without offsets even with open transactions (4.0.0; KAFKA-19163, KAFKA-19164)."""
     streams_replace_simple: bool = True
     """Whether records of a streams group replace a simple classic group of the same id (KAFKA-20254)."""
     early_consumer_groups: bool = False
     """Whether consumer groups are those of the preview in 3.8 and 3.9: records never replace a simple classic group
-    (KAFKA-17306), and any but one of type 3 or 5 that comes before its group, or of type 8 before its member, ends the
-    load, tombstones too."""
+    (KAFKA-17306). A record, or tombstone, before its group ends the load, unless its type is 3 or 5; so does one of
+    type 8 before its member."""
     early_share_groups: bool = False
-    """Whether share groups are those of 4.0's early access: type 9 holds their topics, type 15 ends the load, and so
-    does any record but one of type 10 or 11 that comes before its group, or of type 14 before its member (KIP-932)."""
+    """Whether share groups are those of 4.0's early access: type 9 has their topics, and type 15 ends the load. So does
+    a record before its group, unless it is a value of type 10 or 11, and a record of type 14, or a tombstone of type
+    10, before its member (KIP-932)."""
     keeps_topic_metadata: bool = False
     """Whether the topics in types 4 and 9 are kept, and refused where they have no id or no name (4.0; KIP-1101)."""
     newer_owners_win: bool = True
-    """Whether partitions and tasks move to another member, at a higher epoch at least, before their owner has released
-    them; otherwise that ends the load (KAFKA-19862)."""
+    """Whether tasks, and at a higher epoch partitions, can move to another member before their owner has released them;
+    otherwise that ends the load (KAFKA-19862)."""
     refuses_repeats: frozenset[int] = frozenset()
     """The types of current assignments in which no topic and no subtopology may come twice (8 up to 4.2, 22 in 4.1)."""
     checks_task_epochs: bool = False
-    """Whether the assignment epochs of active tasks have to be as many as the tasks, or none (4.2)."""
+    """Whether active tasks must have an assignment epoch for each partition, or none at all (4.2)."""
     checks_target_epochs: bool = True
-    """Whether the epoch and the timestamp of a target assignment are refused below their least values (KIP-1263)."""
+    """Whether the epoch and the timestamp of a target assignment are refused below their minimum (KIP-1263)."""
     initial_epoch: int = 1
-    """Epoch of a modern group, and of its target assignment, until a record has it (0 up to 4.2)."""
+    """Epoch of a modern group, and of its target assignment, until a record sets it (0 up to 4.2)."""
     validated_topology_epoch: int | None = -1
-    """Validated topology epoch of a streams group until a record has it; None where no record has it, so that the group
-    is not ready and subscribed to nothing before its next heartbeat (4.1)."""
+    """Validated topology epoch of a streams group until a record sets it; None if records do not have it, so that until
+    its next heartbeat the group is not ready and is subscribed to nothing (4.1)."""
 
     # --- the operations other than the sweep that remove offsets
 
@@ -158,7 +159,7 @@ class Profile:
     """Whether the deletion of a topic removes its offsets (KAFKA-2000, 0.10.2): OffsetMetadataManager
     .onPartitionsDeleted, from 4.3 on .onTopicsDeleted; GroupCoordinator.handleDeletedPartitions."""
     drops_topics_by_id: bool = True
-    """Whether it spares the offsets of an earlier or later topic of that name (4.3)."""
+    """Whether the deletion of a topic keeps the offsets of an earlier or later topic with the same name (4.3)."""
 
     # --- the offsets and groups that the sweep removes
 
@@ -186,16 +187,17 @@ class Profile:
     newest_codec: int = ZSTD
     """The newest codec of offsets.topic.compression.codec (zstd from 2.1 on; KIP-110)."""
     batch_per_group: bool = False
-    """Whether an operation on several groups appends one batch per group, each with its own timestamp, and removes with
-    it any Empty group without offsets (GroupMetadataManager.cleanupGroupMetadata); otherwise it is one write."""
+    """Whether an operation on several groups appends one batch per group, each with its own timestamp and also with the
+    group's tombstone if it is Empty without offsets (GroupMetadataManager.cleanupGroupMetadata); otherwise the
+    operation is one write."""
     offset_value_version: int = 4
     """The version of an offset's value; from 2.1 on it is 1 for a commit with its own retention."""
     group_value_version: int | None = 3
     """The version of a classic group's value; None where there are no groups (0.8.2)."""
     stores_after_append: bool = False
-    """Whether an offset is stored after the append (Scala); else before it, and removed if it fails."""
+    """Whether an offset is stored after the append (Scala); otherwise before it, and reverted if the append fails."""
     expires_by_own_stamp: bool = False
-    """Whether every offset is written with an expire timestamp, by the broker's retention (0.9 to 2.0; KIP-211)."""
+    """Whether every offset is written with an expire timestamp, from the broker's retention (0.9 to 2.0; KIP-211)."""
     resolves_topic_ids: bool = True
     """Whether a commit by topic name is written with topic ids (from 4.3 on; 4.1 and 4.2 only write an id that is in
     the request)."""
@@ -208,13 +210,13 @@ class Profile:
     """Whether partitions that a consumer group's member has yet to revoke are in its described assignment (from
     4.3)."""
     has_group_errors: bool = True
-    """Whether OffsetFetch has an error of the group (KIP-88, 0.10.2); before, each requested partition has one."""
+    """Whether OffsetFetch has an error of the group (KIP-88, 0.10.2); earlier, each requested partition has it."""
     supports_stable_fetch: bool = True
     """Whether OffsetFetch knows `require_stable` (KIP-447, 2.5)."""
     checks_group_ids: bool = True
     """Whether a transactional commit with an empty group id is refused (2.0)."""
     fences_static_members: bool = True
-    """Whether a commit of another member id than the instance's is refused (KIP-345, 2.3)."""
+    """Whether a commit with a static member's instance id and another member id is refused (KIP-345, 2.3)."""
     validates_transactional_members: bool = True
     """Whether a transactional commit that names a member is checked (KIP-447, 2.5)."""
     hides_loading: bool = True
@@ -222,7 +224,8 @@ class Profile:
     validates_commits_alike: bool = True
     """Whether plain and transactional commits share GroupCoordinator.validateOffsetCommit (3.0)."""
     accepts_older_epochs: bool = True
-    """Whether a consumer group takes a commit of an older epoch for partitions assigned since then (KIP-1251, 4.3)."""
+    """Whether a consumer group accepts a commit with an older member epoch if the member has had the partitions since
+    that epoch or longer (KIP-1251, 4.3)."""
     has_new_transaction_errors: bool = True
     """Whether TxnOffsetCommit of version 6 may get GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319, 4.4)."""
     maps_size_errors: bool = True
@@ -248,13 +251,13 @@ class Profile:
 
     @property
     def is_java(self) -> bool:
-        """Whether it is the coordinator in Java, of 4.0 and later and as a preview in 3.8 and 3.9."""
+        """Whether this is the coordinator in Java: that of 4.0 and later, and as a preview in 3.8 and 3.9."""
         return self.name == "group_coordinator"
 
     @property
     def knows_commits_in_flight(self) -> bool:
-        """Whether it tracks commits without an answer of the log (GroupMetadata.pendingOffsetCommits, 0.10.1 to
-        3.9)."""
+        """Whether the coordinator tracks commits that the log has not answered (GroupMetadata.pendingOffsetCommits,
+        0.10.1 to 3.9)."""
         return self.stores_after_append and self.lists_simple_groups
 
     @property

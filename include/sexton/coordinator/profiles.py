@@ -87,5 +87,5 @@ def new_offsets(profile: Profile) -> Offsets:
 
 
 def new_groups(profile: Profile) -> Groups:
-    """No groups yet, by the rules of `profile`."""
+    """An empty set of groups that follows the rules of `profile`."""
     return ScalaGroups(profile) if profile.offsets_hold_groups else Groups(profile)

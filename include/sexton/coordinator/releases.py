@@ -1,7 +1,8 @@
 """Compares releases of Kafka: whether a release has a dated rule, and whether it is later than a coordinator's last
 one.
 
-A release without a patch number, such as 0.10, means its newest patch, at most the last that the coordinator had.
+A release without a patch number, such as 0.10, means its newest patch, or the coordinator's last release if that is
+earlier.
 `profiles.of_broker` compares releases without this rule, to find the coordinator that a broker's release runs.
 """
 

@@ -28,11 +28,11 @@ def encode_batches(
     codec: int = codecs.NONE,
     magic: int | None = None,
 ) -> bytes:
-    """Batches of records without values as the profile's coordinator writes them, offsets from `base_offset` on.
+    """Batches of tombstones as the profile's coordinator writes them, with offsets from `base_offset` on.
 
     `keys` are (group_id, key of the record). Each batch is within `max_batch_bytes` before it is compressed; a key too
     large for any batch still gets a batch. `magic` is by default the release's record format. Formats 0 and 1
-    have no batches: there each record is a message, unless a compressed message wraps them all.
+    have no batches: there each record is a message, unless one compressed message wraps them all.
     """
     batches = []
     topic = TopicSettings(codec=codec, message_format=magic)
@@ -64,7 +64,7 @@ def plan_id(
 ) -> str:
     """SHA-256 of a plan: its cluster, instant, rules and tombstones.
 
-    `tombstones` has `tombstones_sha256` of each log partition with tombstones, which any number of tasks can compute.
+    `tombstones` has the `tombstones_sha256` of each log partition with tombstones, which separate tasks can compute.
     The run, the version of the code and the compressor are not included. The hashed text is JSON without spaces.
     """
     plan = {
@@ -81,7 +81,7 @@ def plan_id(
 
 
 def tombstones_sha256(tables: Iterable[pa.Table]) -> str:
-    """SHA-256 of the tombstones of one log partition by position, however they are split into tables
+    """SHA-256 of the tombstones of one log partition in order of position, however they are split into tables
     (`TombstonesHash`)."""
     found = TombstonesHash()
     for table in tables:
@@ -113,7 +113,7 @@ class TombstonesHash:
 
 
 def _fitting(keys: Sequence[bytes], max_batch_bytes: int) -> Iterator[list[bytes]]:
-    """Runs of keys that fit into a batch, by the largest possible size of their records."""
+    """Runs of keys that fit into a batch, according to the upper bound of the size of their records."""
     some: list[bytes] = []
     size_bytes = HEADER_BYTES
     for key in keys:

@@ -4,7 +4,7 @@ Each function is named after the broker operation that it follows:
 
     fetch.fetch                  OffsetFetch
     listing.list_groups          ListGroups
-    listing.describe_groups      DescribeGroups, ConsumerGroupDescribe and their kin
+    listing.describe_groups      DescribeGroups, ConsumerGroupDescribe and the like
     find_coordinator.find_coordinator  FindCoordinator
     commit.validate_commit       OffsetCommit and TxnOffsetCommit, up to where they would append
     append_errors.answered       the answer to a client when the append fails
@@ -16,10 +16,11 @@ Each function is named after the broker operation that it follows:
     sweep_log.failed_tombstones  a broker's log lines and state after a sweep whose append fails
     console                      the output of kafka-consumer-groups, from several of these
 
-They read a `coordinator.Coordinator`, the log partitions that one broker leads: a `Shard` for each, with the result of
-its load (`view.PartitionView`). plain_view.py fills that from the plain replay, tables_view.py from the kernels'
-finished tables or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an exception.
+They read a `coordinator.Coordinator`: the log partitions that one broker leads, each a `CoordinatorShard` with the
+result of its load (`view.PartitionView`). plain_view.py makes such a view from the plain replay, tables_view.py from
+the kernels' finished tables or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not
+an exception.
 
 Not here: authorization and quotas, and state that exists only while a coordinator runs (rebalances, Dead groups),
-unless a caller assumes it.
+unless the caller supplies that state.
 """

@@ -2,8 +2,9 @@
 
 A load starts the timers of all members (GroupCoordinator.onGroupLoaded; GroupMetadataManager.onLoaded in 4.x). Classic
 groups then follow coordinator.groups.lifecycle; members of the new types are fenced one by one (KIP-848: ConsumerGroup
-has no rebalance that could end earlier). From Empty on coordinator.expiry decides, also whether the sweep works at all:
-nothing expires where another group makes it fail, or this group does once it is to be deleted.
+has no rebalance that could end earlier). Once the group is Empty, coordinator.expiry decides. It also decides whether
+the sweep succeeds: nothing expires if another group makes the sweep fail, or this group itself once it is to be
+deleted.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ _EXPIRING = {"Consumer": ConsumerGroup, "Streams": StreamsGroup}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonmentStep:
-    """A change of the group; `state` is its state afterwards."""
+    """A change of the group; `state` is the group's state afterwards."""
 
     at_ms: int
     state: str
@@ -35,8 +36,9 @@ class AbandonmentStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abandonment:
-    """`steps` in order; the last one is the group without members. `expires_at_ms` has every committed offset, with
-    None if it still does not expire then: an open transaction holds it, or the sweep fails for `block` when it is due.
+    """The changes of an abandoned group. After the last of `steps` the group has no members. `expires_at_ms` says when
+    each committed offset expires; None if it does not, because an open transaction holds it, or because the sweep fails
+    for `block` when the offset is due.
     """
 
     steps: tuple[AbandonmentStep, ...]
@@ -62,7 +64,7 @@ def abandonment(
 
     `session_timeout_ms` is the broker's setting for members of the new types. An offset is removed by the first sweep
     after it is due, which may be offsets.retention.check.interval.ms later. Share groups have no offsets that could
-    expire. `block` is the failure of the log partition's sweep by another group (`expiry.sweep_block`).
+    expire. `block` says whether another group makes the log partition's sweep fail (`expiry.sweep_block`).
     """
     group, members = view.group(group_id), view.members(group_id)
     if group is None or not members or group.group_type == "Share":
@@ -87,7 +89,7 @@ def abandonment(
     }
     blocks = [] if block is None else [block]
     if group.left_targets and profile.deletes_groups and not pending and None not in due_ms.values():
-        # Empty without offsets, it is to be deleted: that fails.
+        # The sweep tries to delete an Empty group without offsets, and fails here.
         last_ms = max(at_ms for at_ms in (empty_ms, *due_ms.values()) if at_ms is not None)
         blocks.append(SweepBlock(group_id=group_id, from_ms=last_ms))
     first = first_block(blocks)

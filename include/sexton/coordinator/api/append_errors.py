@@ -15,9 +15,9 @@ class Operation(Enum):
     """Requests that wait for an append."""
 
     OFFSET_COMMIT = "offset commit"
-    """Plain or transactional; also all other writes of a 4.x coordinator for a client."""
+    """Plain or transactional; in 4.x also every other request of a client that writes."""
     OFFSET_FETCH = "offset fetch"
-    """A fetch of stable offsets: in 4.x it is queued with the writes; before, it waits for none."""
+    """A fetch of stable offsets: in 4.x it is queued with the writes; in earlier releases it does not wait for them."""
     STORE_GROUP = "store group"
     """The record of a classic group, when a rebalance has ended."""
 
@@ -40,7 +40,7 @@ _JAVA: Mapping[Error, Error] = {
 }
 _JAVA_FETCH: Mapping[Error, Error] = {
     **_JAVA,
-    # consumers before 3.9 do not retry the others
+    # consumers before 3.9 do not retry what _JAVA answers for these
     **dict.fromkeys((*_NOT_THERE, Error.REQUEST_TIMED_OUT), Error.NOT_COORDINATOR),
 }
 _SCALA = {
@@ -63,7 +63,7 @@ _OF_REPLICAS = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEN
 
 
 def acks_error(required_acks: int, profile: Profile) -> Error:
-    """The error of every append with that offsets.commit.required.acks, before it reaches the log.
+    """The error of every append with that offsets.commit.required.acks before it reaches the log; NONE without one.
 
     A broker starts with any number from -1 to offsets.topic.replication.factor. 0.8.2 waits for that many replicas;
     from 0.9 on ReplicaManager accepts only -1, 0 and 1.
@@ -73,7 +73,7 @@ def acks_error(required_acks: int, profile: Profile) -> Error:
 
 
 def never_caused(required_acks: int, profile: Profile) -> frozenset[Error]:
-    """The errors that no append with that offsets.commit.required.acks returns: those of waiting for replicas.
+    """The errors that no append with that offsets.commit.required.acks returns: errors about replicas.
 
     Partition.appendRecordsToLeader counts the in-sync replicas only for -1, before and after the append. A 4.x
     coordinator appends with acks 1 (CoordinatorPartitionWriter.append) and then waits for the high watermark: too few

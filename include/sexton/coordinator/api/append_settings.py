@@ -2,8 +2,8 @@
 
 Every release writes the tombstones of its sweep like commits: in offsets.topic.compression.codec and in the record
 format of the log (OffsetManager of 0.8.2, GroupMetadataManager.cleanupGroupMetadata, CoordinatorRuntime with
-Builder.withCompression from 4.0 on). The log recompresses where the topic has a compression.type other than `producer`,
-which brokers set (LogValidator, BrokerCompressionType).
+Builder.withCompression from 4.0 on). The log recompresses if the topic has a compression.type other than `producer`,
+with which brokers create it (LogValidator, BrokerCompressionType).
 """
 
 import re
@@ -41,8 +41,8 @@ class AppendSettings:
     """Number of replicas that must have an append before it is answered: -1 for all in-sync replicas, as always from
     4.0 on."""
     commit_timeout_ms: int = COMMIT_TIMEOUT_MS
-    """How long an append waits for replicas until it is REQUEST_TIMED_OUT; from 4.0 on for any write of the
-    coordinator."""
+    """How long an append waits for replicas until it ends in REQUEST_TIMED_OUT; from 4.0 on this applies to all writes
+    of the coordinator."""
     warnings: tuple[str, ...] = ()
 
 
@@ -92,7 +92,8 @@ def _number(
 
 
 def _writing(broker: Mapping[str, str], profile: Profile) -> Profile:
-    """GroupMetadataManager.offsetCommitValue and groupMetadataValue up to 3.9: newer versions need the protocol."""
+    """The profile with the value versions that the inter-broker protocol allows up to 3.9
+    (GroupMetadataManager.offsetCommitValue, groupMetadataValue)."""
     protocol, text = _release(broker.get(PROTOCOL)), broker.get(PROTOCOL, "")
     if protocol is None or profile.is_java or profile.group_value_version is None:
         return profile

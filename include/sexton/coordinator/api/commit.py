@@ -21,7 +21,7 @@ MAX_METADATA_LENGTH = 4096
 """Kafka's default of offset.metadata.max.bytes, which counts UTF-16 code units."""
 NO_GENERATION = -1
 NO_TIMESTAMP = -1
-"""Kafka's DEFAULT_TIMESTAMP: the commit is of the instant at which the broker handles it."""
+"""Kafka's DEFAULT_TIMESTAMP: the commit gets the time at which the broker handles it."""
 
 _OLDEST_JAVA_API = 2  # of OffsetCommit: KIP-896 removed versions 0 and 1 from Kafka 4.0
 _NEW_TYPES_API = 9  # of OffsetCommit: KIP-848
@@ -81,8 +81,8 @@ def validate_commit(
     """The outcome for each partition of `commit`, NONE for those that would be appended.
 
     With `partition_counts` (partitions of every existing topic) missing partitions are answered
-    UNKNOWN_TOPIC_OR_PARTITION, and the others continue without them. An error of the whole commit is the outcome of
-    every other partition.
+    UNKNOWN_TOPIC_OR_PARTITION, and the commit continues with the other partitions. An error of the whole commit is the
+    outcome of all these.
     """
     profile = coordinator.profile
     if commit.is_transactional:
@@ -106,11 +106,13 @@ def validate_commit(
 
 
 def group_made(coordinator: Coordinator, commit: Commit, outcome: Mapping[TopicPartition, Error]) -> LoadedGroup | None:
-    """The group that `commit` creates, with its `outcome` by `validate_commit`; None where it exists, or stays missing.
+    """The group that `commit` creates, given the `outcome` from `validate_commit`; None if the group exists already, or
+    is not created.
 
-    Such a group has no record: as long as it has offsets, each load creates it again. Scala coordinators add it to
-    their cache before they validate the metadata (GroupCoordinator.handleCommitOffsets), and for a transaction whatever
-    it names; 4.x coordinators only where an offset is written. Up to 0.10.0 offsets create no group.
+    Such a group has no record: as long as it has offsets, each load creates it again. Scala coordinators create it in
+    their cache before they validate the metadata (GroupCoordinator.handleCommitOffsets); for a transactional commit
+    they do so even if it names a member or a generation. 4.x coordinators create it only if an offset is written. Up to
+    0.10.0 offsets create no group.
     """
     profile, errors = coordinator.profile, set(outcome.values()) - {Error.UNKNOWN_TOPIC_OR_PARTITION}
     if not profile.lists_simple_groups or not errors or coordinator.error_of(commit.group_id) is not Error.NONE:
@@ -140,7 +142,7 @@ def _error_of(coordinator: Coordinator, commit: Commit, asked: list[CommitPartit
         is_hidden = profile.hides_loading and commit.api_version < _LOADING_API
         return Error.COORDINATOR_NOT_AVAILABLE if is_hidden else error
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS and not profile.reads(2):
-        return Error.NONE  # KafkaApis.handleOffsetCommitRequest of 0.8.2 appends whatever the cache is doing
+        return Error.NONE  # KafkaApis.handleOffsetCommitRequest of 0.8.2 appends even during a load
     if error is not Error.NONE:
         return error
     view = coordinator.view_of(commit.group_id)
@@ -148,7 +150,7 @@ def _error_of(coordinator: Coordinator, commit: Commit, asked: list[CommitPartit
     if profile.is_java:
         return _java_error(profile, commit, view, group, asked)
     if not profile.lists_simple_groups and (group is None or group.log_offset is None):
-        group = None  # up to 0.10.0 offsets make no group
+        group = None  # up to 0.10.0 offsets create no group
     return _scala_error(profile, commit, view, group)
 
 
@@ -246,7 +248,7 @@ def _scala_error(profile: Profile, commit: Commit, view: PartitionView, group: L
     if group is None:
         if not commit.is_transactional:
             return Error.NONE if commit.generation < 0 else Error.ILLEGAL_GENERATION
-        group = LoadedGroup(group_id=commit.group_id)  # made first, then the commit is validated against it
+        group = LoadedGroup(group_id=commit.group_id)  # created first, then the commit is validated against it
     if profile.validates_commits_alike:
         return _classic_error(commit, view, group)
     members = view.members(group.group_id)

@@ -1,6 +1,7 @@
 """The settings of the brokers and of the offsets topic in a snapshot's metadata, as values.
 
-append_settings.py interprets them for a coordinator; this is a separate module because that one takes long to import.
+append_settings.py interprets them for a coordinator. This is a separate module because append_settings.py takes long to
+import.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ TOPIC_CODEC = "compression.type"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Recorded settings of the brokers and of the offsets topic; empty for a disk."""
+    """Recorded settings of the brokers and of the offsets topic; empty if the log was read from a broker's disk."""
 
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     topic_settings: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Groups as kafka-consumer-groups shows them, from the answers of several requests.
 
-Follows ConsumerGroupCommand.collectGroupsOffsets, collectGroupsMembers and collectGroupsState of Kafka 4.3. Its "-" is
-None here.
+Follows ConsumerGroupCommand.collectGroupsOffsets, collectGroupsMembers and collectGroupsState of Kafka 4.3. Where that
+command shows "-", the rows have None.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from sexton.coordinator.api.view import LoadedGroup, LoadedMember, TopicPartitio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRow:
-    """A partition that the group has committed an offset for, or that a member has."""
+    """A partition for which the group has committed an offset, or which is assigned to a member."""
 
     group: str
     topic: str
@@ -36,7 +36,7 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRow:
-    """A member, and how many partitions it has (tasks, in a streams group)."""
+    """A member, and how many partitions are assigned to it (tasks, in a streams group)."""
 
     group: str
     consumer_id: str
@@ -59,9 +59,10 @@ class StateRow:
 
 
 def offset_rows(coordinator: Coordinator, described: DescribedGroup, topics: Topics) -> list[OffsetRow]:
-    """The group's partitions: first those of its members, the member with most partitions first, then the others.
+    """The rows of a group: first the partitions of each member, then the partitions that no member has.
 
-    Each part is ordered by topic and partition. Members without a partition have no row.
+    Members with more partitions come first; the partitions of a member, and those without one, are ordered by topic and
+    partition. Members without a partition have no row.
     """
     group_id = described.group_id
     committed = {
@@ -94,7 +95,7 @@ def member_rows(described: DescribedGroup) -> list[MemberRow]:
 
 
 def state_row(coordinator: Coordinator, described: DescribedGroup, leaders: Mapping[int, int]) -> StateRow:
-    """The group in one line; `leaders` are broker ids by log partition, as far as they are known."""
+    """The group in one line; `leaders` has the broker id of each log partition whose leader is known."""
     group = described.group
     log_partition = coordinator.log_partition_of(described.group_id)
     return StateRow(
@@ -117,9 +118,10 @@ def _names(coordinator: Coordinator, described: DescribedGroup, topics: Topics) 
 
 
 def _partitions(group: LoadedGroup | None, member: LoadedMember, names: Mapping[str, str]) -> list[TopicPartition]:
-    """The partitions of a member, in order. Classic assignments name topics, the others ids; an unknown id stays an id.
+    """The topic partitions of a member, in order; none for a streams group, whose assignments are tasks.
 
-    The tasks of a streams group are not partitions of topics.
+    Assignments of classic groups contain topic names, those of other types topic ids. An id without a known name is
+    returned as it is.
     """
     if group is None or group.group_type == "Streams":
         return []

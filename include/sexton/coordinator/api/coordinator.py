@@ -23,7 +23,7 @@ class Status(Enum):
     ACTIVE = "active"
     FAILED = "failed"
     NOT_LED = "not_led"
-    """Loaded, but not served as long as another broker leads it (0.8.2)."""
+    """Loaded, but not served, because another broker is the leader (0.8.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class CoordinatorShard:
 
     @property
     def error(self) -> Error:
-        """The answer to every request about its groups; NONE where it is served."""
+        """The error that answers every request about a group of the log partition; NONE if it is served."""
         match self.status:
             case Status.LOADING:
                 return Error.COORDINATOR_LOAD_IN_PROGRESS
@@ -49,11 +49,11 @@ LOADING = CoordinatorShard(status=Status.LOADING, view=EmptyView())
 
 
 def shard_after_load(view: PartitionView, load_outcome: str, *, profile: Profile) -> CoordinatorShard:
-    """The shard when its load has ended; LOADING where it never ends.
+    """The shard after its load; LOADING if the load never ends.
 
-    `view` has the records that were read. With AfterFailure.PREFIX it must end at the failure, as from `load(...,
-    stops_at_failure=True)`. With LEADERSHIP_LOST, from 0.9 to 3.9 the groups read so far are owned (ownedPartitions)
-    and answered from until they are unloaded; 0.8.2 checks with each fetch whether it leads.
+    `view` has the records that were read. With AfterFailure.PREFIX the view must end at the failure, as from `load(...,
+    stops_at_failure=True)`. After LEADERSHIP_LOST, coordinators from 0.9 to 3.9 own the log partition (ownedPartitions)
+    and answer with what was read until they unload it; 0.8.2 checks at each fetch whether the broker is the leader.
     """
     if load_outcome == NEVER_ENDS:
         return LOADING
@@ -111,10 +111,10 @@ class Coordinator:
         return self.shards[log_partition].error if log_partition in self.shards else Error.NOT_COORDINATOR
 
     def view_of(self, group_id: str) -> PartitionView:
-        """The view that has the group; valid only where `error_of` is NONE.
+        """The view that has the group; valid only if `error_of` is NONE.
 
-        With Profile.one_cache one cache has the groups of all log partitions; of several copies of a group the copy in
-        its own log partition counts, then the copy in the lowest one.
+        With Profile.one_cache one cache has the groups of all log partitions. Of several copies of a group, that in the
+        log partition it hashes to is used; without one there, that in the lowest log partition.
         """
         home = self.log_partition_of(group_id)
         if home is not None and (not self.profile.one_cache or _has(self.shards[home].view, group_id)):
@@ -123,7 +123,7 @@ class Coordinator:
         return EmptyView() if holder is None else self.shards[holder].view
 
     def groups(self) -> Iterator[tuple[int, LoadedGroup]]:
-        """Every group in memory, with the log partition that it was loaded from; in one cache an id has one group."""
+        """Every group in memory, with the log partition that it was loaded from; one group per id in a single cache."""
         for log_partition in sorted(self.shards):
             for group in self.shards[log_partition].view.groups():
                 if self.serves_from(log_partition, group.group_id):
@@ -146,7 +146,7 @@ class Coordinator:
         return next(self.holders_of(group_id), None) == log_partition
 
     def holders_of(self, group_id: str) -> Iterator[int]:
-        """The log partitions with records of the group, the lowest first; each may be folded when it comes."""
+        """The log partitions with records of the group, the lowest first; each step may fold a log partition."""
         return (number for number in sorted(self.shards) if _has(self.shards[number].view, group_id))
 
 

@@ -33,7 +33,7 @@ _WITH_RETENTION = 1
 """The version of an offset's value that has an expire timestamp."""
 _COMMIT_SEQUENCE = 0
 _TIMESTAMP_API = 1
-"""The version of OffsetCommit that can bring a timestamp."""
+"""The version of OffsetCommit that can have a timestamp."""
 _RETENTION_API = range(2, 5)
 """Versions of OffsetCommit with a retention (removed by KIP-211)."""
 _TOPIC_IDS_API = 10
@@ -50,7 +50,7 @@ LOG_ERRORS = (
     Error.KAFKA_STORAGE_ERROR,
     Error.INVALID_FETCH_SIZE,
 )
-"""Errors that an append may return, by code."""
+"""Errors that an append may return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class CommitDryRun:
     batch: bytes = b""
     """Empty where nothing would be appended."""
     after_failed_append: Mapping[Error, Mapping[TopicPartition, Error]] = field(default_factory=dict)
-    """The answer to the client by the log's error; empty where nothing would be appended."""
+    """The answer to the client for each error of the log; empty where nothing would be appended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class GroupDryRun:
     error: Error
     """The answer to the members; NONE means that the record is appended."""
     after_failed_append: Mapping[Error, Error]
-    """The answer of JoinGroup and SyncGroup to the members, by the log's error."""
+    """The answer of JoinGroup and SyncGroup to the members, for each error of the log."""
 
 
 def commit_offsets(
@@ -104,7 +104,7 @@ def commit_offsets(
     if not accepted:
         return CommitDryRun(outcome=outcome)
     if commit.is_transactional and topic.magic(profile) < BATCH_FORMAT:
-        # thrown before the append, so that it answers for the whole request
+        # thrown before the append, so it is the answer for every partition
         return CommitDryRun(outcome=dict.fromkeys(outcome, Error.UNSUPPORTED_FOR_MESSAGE_FORMAT))
     if error := acks_error(required_acks, profile):
         return CommitDryRun(outcome=_with(outcome, error))
@@ -142,10 +142,10 @@ def store_group(
     end: LogEnd = EMPTY_LOG,
     required_acks: int = ALL_IN_SYNC,
 ) -> GroupDryRun:
-    """Encode the record of a classic group and its batch; ValueError where the release has no groups.
+    """Encode the record of a classic group and its batch; ValueError if the release has no groups.
 
-    Nothing is appended where the broker does not serve the group's log partition: NOT_COORDINATOR, which storeGroup
-    answers where the broker has no such log (getMagic), or COORDINATOR_LOAD_IN_PROGRESS.
+    Nothing is appended if the broker does not serve the group's log partition: the error is then NOT_COORDINATOR, as
+    storeGroup answers if the broker does not have the log (getMagic), or COORDINATOR_LOAD_IN_PROGRESS.
     """
     profile = coordinator.profile
     record = group.encode(profile)
@@ -165,7 +165,8 @@ def store_group(
 
 
 def _log_errors(profile: Profile, *, is_transactional: bool, required_acks: int) -> tuple[Error, ...]:
-    """The errors of the release's log; from 4.0 on a transaction is verified over the network (KIP-890)."""
+    """The errors that an append of this release may return; from 4.0 on a transaction is verified over the network
+    (KIP-890)."""
     unknown = set(never_caused(required_acks, profile))
     if not (is_transactional and profile.is_java):
         unknown.add(Error.NETWORK_EXCEPTION)

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Error(IntEnum):
-    """Error codes on the wire by Kafka's name. Codes never change; 14 to 16 had other names up to 0.10."""
+    """Error codes on the wire, with Kafka's names. Codes never change; 14 to 16 had other names up to 0.10."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

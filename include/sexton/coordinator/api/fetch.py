@@ -20,9 +20,9 @@ NOTHING_IN_FLIGHT: Mapping[TopicPartition, StoredOffset] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPartition:
-    """A partition to fetch. With a `topic_id` the offset counts only if it was committed for that topic id.
+    """A partition to fetch. With a `topic_id`, an offset that was committed for another topic id is not returned.
 
-    For an unknown id `topic` is empty.
+    For an unknown topic id `topic` is empty.
     """
 
     topic: str
@@ -45,9 +45,9 @@ class FetchedOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
     """The answer for a group; with an `error` of the whole group there are no offsets. Up to 0.10.1 only partitions
-    have errors, so that a fetch of all offsets has an empty answer.
+    have errors, so that a fetch of all offsets has an empty answer instead of an error.
 
-    `waits`: a 4.x coordinator answers once the commits in flight are replicated; the offsets are those before these
+    `waits`: a 4.x coordinator answers only once the commits in flight are replicated; `offsets` do not contain these
     commits.
     """
 
@@ -70,14 +70,14 @@ def fetch(
     producer_id: int | None = None,
     is_dead: bool = False,
 ) -> FetchAnswer:
-    """Fetch the offsets of `partitions`, or without them all that are committed, by topic and partition.
+    """Fetch the offsets of `partitions`; without `partitions`, all committed offsets in order of topic and partition.
 
     A missing group has no offsets, which is no error. With `require_stable` a partition that an open transaction holds
-    is answered UNSTABLE_OFFSET_COMMIT, also of a removed group. `member_id` and `member_epoch` matter to groups of the
-    new types only. `in_flight` are commits that are not in the log, `outcome` is their outcome (commits_in_flight.py),
-    `producer_id` the producer of their transaction; `is_dead` says that the group was removed before the log answered.
-    Until they have an outcome they are unstable up to 3.9, and a 4.x coordinator delays the whole answer; those of a
-    transaction are unstable until its marker.
+    is answered UNSTABLE_OFFSET_COMMIT, even if the group was removed. `member_id` and `member_epoch` matter to groups
+    of the new types only. `in_flight` are commits after the end of the loaded log, `outcome` is their outcome
+    (commits_in_flight.py), `producer_id` the producer of their transaction; `is_dead` says that the group was removed
+    before the log answered. Until the log answers, up to 3.9 commits in flight are unstable, and a 4.x coordinator
+    delays the whole answer; commits of a transaction are unstable until its marker.
     """
     error = coordinator.error_of(group_id)
     if error is Error.NONE:
@@ -89,11 +89,11 @@ def fetch(
     if error is not Error.NONE:
         return FetchAnswer(group_id=group_id, error=error)
     group = view.group(group_id)
-    # 4.x finds the offsets through their group; before 4.0 offsets make a group.
+    # 4.x finds offsets through their group; earlier releases find them without it.
     is_found = not coordinator.profile.is_java or (group is not None and group.group_type != "Share")
     offsets = view.offsets(group_id) if is_found else {}
     is_stable_only = require_stable and coordinator.profile.supports_stable_fetch
-    # Open transactions only matter for commits in flight: otherwise keys suffice, which are found without values.
+    # Only commits in flight need the values of open transactions; otherwise the keys suffice and are cheaper to find.
     pending = view.pending(group_id) if is_stable_only and not in_flight else frozenset()
     commits = commits_after(
         offsets,

@@ -59,8 +59,9 @@ class GroupMetadataRecord:
     def of_new_group(cls, group_id: str, *, now_ms: int, profile: Profile) -> "GroupMetadataRecord":
         """The record of a new group: Empty since `now_ms`, with generation 0.
 
-        A 4.x coordinator writes it with the first JoinGroup. Scala coordinators keep the group in memory until its
-        first generation; storeGroup writes this record before it. Up to 0.10.0 a group has no such record: ValueError.
+        A 4.x coordinator writes it with the first JoinGroup. Scala coordinators keep the group only in memory until its
+        first generation; this is what storeGroup would write before that. Up to 0.10.0 a group has no such record:
+        ValueError.
         """
         if profile.refuses_null_protocol:
             raise ValueError(f"{profile.text} stores a group with its first generation, not before")

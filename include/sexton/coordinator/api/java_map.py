@@ -11,8 +11,8 @@ _LOAD_FACTOR = 0.75
 def iteration_order(keys: Iterable[str]) -> list[str]:
     """Distinct `keys` in the iteration order of a new HashMap into which they are put in this order.
 
-    By bucket, and within a bucket in the order of insertion. (A bucket of eight or more becomes a tree, which keeps
-    that order except for its root; member ids do not collide like that.)
+    The order is by bucket, and within a bucket by insertion. (A bucket of eight or more keys becomes a tree, which
+    keeps that order except for its root; so many member ids do not collide.)
     """
     found = list(keys)
     buckets = _FIRST_BUCKETS

@@ -4,8 +4,8 @@ Follows GroupMetadataManager.classicGroupJoin (Kafka 4.x), GroupCoordinator.hand
 3.9). A group is created where there is none and the request names no member (getOrMaybeCreateGroup).
 
 After a load no member waits in JoinGroup, and no member id has been assigned, so the corresponding answers do not
-occur; nor does any member wait in SyncGroup, unless the caller names it. Timeouts and group.max.size are assumed to be
-within the broker's bounds. A rejoining member is assumed to send its previous metadata.
+occur; nor does any member wait in SyncGroup, unless the caller names it. Timeouts are assumed to be within the broker's
+bounds, and the group to be smaller than group.max.size. A rejoining member is assumed to send its previous metadata.
 """
 
 from collections.abc import Collection
@@ -42,11 +42,12 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """`group` is the group after the request was accepted or refused. It is None without a group, and where a consumer
-    group has accepted a classic member, which changes its epoch and its members' assignments.
+    """The answer, and the group after it. `group` is None if there is no group, or if a consumer group has accepted a
+    classic member, which changes the group's epoch and the assignments of its members.
 
-    `is_new` says that the request has created it, even if it was refused. `writes_record` says that its record is
-    appended then (4.x); otherwise it is in memory alone until its first generation.
+    `is_new` says that the request has created the group, even if the request was refused. `writes_record` says that
+    the coordinator then appends the group's record (4.x); otherwise a new group is only in memory until its first
+    generation.
     """
 
     error: Error
@@ -60,8 +61,8 @@ class JoinAnswer:
 def join_group(coordinator: Coordinator, join: Join, *, syncing: Collection[str] = (), at_ms: int = 0) -> JoinAnswer:
     """Answer JoinGroup; UNSUPPORTED_VERSION in 0.8.2, which has no groups.
 
-    With `syncing` all members have joined the next rebalance at `at_ms`, and these wait in SyncGroup. ValueError if
-    they are not members of a classic group.
+    With `syncing`, all members are assumed to have joined the next rebalance at `at_ms`, and the members in `syncing`
+    to wait in SyncGroup. ValueError if these are not members of a classic group.
     """
     profile = coordinator.profile
     if not profile.reads(2):
@@ -103,8 +104,8 @@ def _while_syncing(
 ) -> JoinAnswer:
     """The answer of a group that is CompletingRebalance (AwaitingSync up to 1.0).
 
-    An existing member changes nothing. A new one starts the next rebalance (prepareRebalance). So does, from 2.5 on, a
-    new process of a static member, which fences the previous one (updateStaticMemberAndRebalance).
+    An existing member changes nothing. A new member starts the next rebalance (prepareRebalance). From 2.5 on, so does
+    a new process of a static member, which fences the previous process (updateStaticMemberAndRebalance).
     """
     strangers = sorted({*syncing} - {member.member_id for member in members})
     if found is None or found.group_type != "Classic" or strangers:
@@ -137,7 +138,7 @@ def _while_syncing(
 
 
 def _fenced(member: LiveMember) -> LiveMember:
-    """replaceStaticMember: a request waiting under the old member id is answered at once."""
+    """replaceStaticMember: a waiting request with the old member id is answered immediately."""
     error = Error.FENCED_INSTANCE_ID.name if member.awaits_sync else None
     return replace(member, awaits_sync=False, sync_error=error)
 
@@ -145,7 +146,8 @@ def _fenced(member: LiveMember) -> LiveMember:
 def _error_of(
     profile: Profile, join: Join, group: LoadedGroup, members: tuple[LoadedMember, ...], *, is_new: bool
 ) -> Error:
-    """supportsProtocols, then the member; after a load members have the protocol that the group has chosen, alone."""
+    """The error of supportsProtocols, or that about the member. After a load, members only have the protocol that the
+    group has chosen."""
     is_other = bool(members) and group.protocol not in join.protocols
     if group.state != GroupState.EMPTY and not is_new and (join.protocol_type != group.protocol_type or is_other):
         return Error.INCONSISTENT_GROUP_PROTOCOL

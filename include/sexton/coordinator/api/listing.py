@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups and its relatives: what an operator sees.
+"""ListGroups, DescribeGroups and the describe requests of other types: what an operator sees.
 
 Follows GroupCoordinatorService.listGroups, GroupMetadataManager.describeGroups and consumerGroupDescribe of Kafka 4.3,
 GroupCoordinator.handleListGroups and handleDescribeGroup (Scala).
@@ -56,9 +56,9 @@ class DescribedGroup:
 def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types: Collection[str] = ()) -> ListAnswer:
     """List the groups, limited to `states` and `types` where any are given (case-insensitive).
 
-    A log partition whose load has failed is skipped. While one is loading 4.x lists nothing, older coordinators list
-    the groups so far; both return COORDINATOR_LOAD_IN_PROGRESS. Up to 0.10.0 groups created by offsets alone are not
-    listed.
+    A log partition whose load has failed is skipped. While a log partition is loading, 4.x lists nothing, older
+    coordinators list the groups loaded so far; both return COORDINATOR_LOAD_IN_PROGRESS. Up to 0.10.0 groups created by
+    offsets alone are not listed.
     """
     is_loading = any(coordinator.shards[number].status is Status.LOADING for number in coordinator.shards)
     error = Error.COORDINATOR_LOAD_IN_PROGRESS if is_loading else Error.NONE
@@ -80,11 +80,12 @@ def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types
 
 
 def describe_groups(coordinator: Coordinator, group_ids: Iterable[str]) -> list[DescribedGroup]:
-    """Describe groups of any type in one request of each type, in the given order.
+    """Describe groups of any type, with one request for each type; the answers are in the given order.
 
-    A coordinator throws on a group that cannot be described (see `cannot_be_described`). Other groups of the same
-    request are then answered UNKNOWN_SERVER_ERROR: with a classic group the classic and the unknown groups, with a
-    streams group the streams groups; those of its log partition, and up to 3.9 those of the whole broker.
+    A coordinator throws on a group that cannot be described (see `cannot_be_described`). The other groups of the same
+    request are then answered UNKNOWN_SERVER_ERROR: because of a classic group, the classic and the missing groups;
+    because of a streams group, the streams groups. In 4.x only groups of the same log partition are affected, up to 3.9
+    all groups of the broker.
     """
     described = [_described(coordinator, group_id) for group_id in group_ids]
     profile = coordinator.profile
@@ -104,7 +105,7 @@ def describe_groups(coordinator: Coordinator, group_ids: Iterable[str]) -> list[
 def describe_group(coordinator: Coordinator, group_id: str) -> DescribedGroup:
     """Describe one group of any type, with the request for its type.
 
-    A missing group is GROUP_ID_NOT_FOUND in 4.x, and Dead without an error before.
+    A missing group is GROUP_ID_NOT_FOUND in 4.x, and Dead without an error in earlier releases.
     """
     (answer,) = describe_groups(coordinator, [group_id])
     return answer
@@ -155,7 +156,7 @@ def _is_listed(coordinator: Coordinator, group: LoadedGroup) -> bool:
 
 
 def wanted(states: Collection[str], types: Collection[str]) -> Callable[[str, str], bool]:
-    """Whether a group of (state, type) passes the filter of a list, case-insensitively; an empty filter means all."""
+    """A function of (state, type): whether such a group is listed. Case does not matter; an empty filter means all."""
     some_states, some_types = ({word.strip().lower() for word in words} for words in (states, types))
     return lambda state, group_type: (
         (not some_states or state.lower() in some_states) and (not some_types or group_type.lower() in some_types)

@@ -4,10 +4,10 @@ No client waits for tombstones: the log line is the only answer. Follows OffsetM
 GroupMetadataManager.deleteExpiredOffsets and removeGroup (0.9, 0.10.0), cleanupGroupMetadata (0.10.1 to 3.9), and
 CoordinatorRuntime with GroupCoordinatorShard.cleanupGroupMetadata (4.x).
 
-Up to 3.9 tombstones are appended without acks, so that no replica is waited for, and after the broker has removed the
-offsets and the group from its cache. An exception of the append is logged and ignored: that broker answers as if they
-were gone and does not retry, but the log still has them, and the next load brings them back until its own sweep. A 4.x
-coordinator reverts its state to the log's, and retries at the next interval.
+Up to 3.9 the broker first removes the offsets and the group from its cache, and then appends the tombstones with acks
+0, without waiting for replicas. An exception of the append is logged and ignored: the broker answers as if the offsets
+were gone and does not retry, but the log still has them, and after the next load they are there until the next sweep. A
+4.x coordinator reverts its state to the log's, and retries at the next interval.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from sexton.coordinator.tombstones import OFFSET_TYPE
 from sexton.topics import OFFSETS_TOPIC
 
 _BY_APPEND = (0, 10, 2)
-"""From this release on offsets and group of a cleanup are one append, with one line."""
+"""From this release on the tombstones of a group, of its offsets and its own, are one append, with one log line."""
 _QUIET_IF_NONE = (2, 7)
 
 
@@ -60,7 +60,7 @@ def _scala_lines(log_partition: int, tombstones: list[tuple[str, int]], profile:
     place = f"[{OFFSETS_TOPIC},{log_partition}]"
     what = "expired" if profile.reads(2) else "stale"
     offsets = [group_id for group_id, record_type in tombstones if record_type <= OFFSET_TYPE]
-    # one append of all offsets, in 0.10.1 of one group's
+    # all offsets are one append; in 0.10.1 those of each group are
     appends = [len([*run]) for _, run in groupby(offsets)] if profile.deletes_groups else [len(offsets)]
     for count in filter(None, appends):
         yield f"ERROR Failed to mark {count} {what} offsets for deletion in {place}."
@@ -70,11 +70,12 @@ def _scala_lines(log_partition: int, tombstones: list[tuple[str, int]], profile:
 
 
 def removed_lines(offsets: int, records: Mapping[int, int], profile: Profile) -> list[str]:
-    """The log lines of one broker's sweep: `offsets` over all log partitions that it leads, `records` of each of them.
+    """The log lines of one broker's sweep. `offsets` is the number of offsets removed from all log partitions that the
+    broker leads, `records` the number of tombstones by log partition.
 
-    M, the duration, is not in any log of records.
+    M stands for the duration, which cannot be derived from records.
     """
-    if profile.is_java:  # each log partition sweeps for itself
+    if profile.is_java:  # one sweep, and one line, for each log partition
         text = "INFO Generated {} tombstone records while cleaning up group metadata in M milliseconds."
         return [text.format(count) for _, count in sorted(records.items())]
     if not profile.reads(2):

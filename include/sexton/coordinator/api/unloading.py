@@ -20,7 +20,7 @@ class Unloaded:
 
     `offset_count` counts committed offsets, including those of removed groups. `pending` has the values of open
     transactions by producer id: the new coordinator loads them again. `staying` are groups that were loaded from the
-    log partition and stay, because they belong to another one: only where one cache holds all.
+    log partition but stay in memory, because they hash to another log partition; only with Profile.one_cache.
     """
 
     groups: tuple[LoadedGroup, ...]
@@ -76,7 +76,7 @@ def _pending_of(coordinator: Coordinator, log_partition: int) -> dict[int, dict[
 def unexpected_unloads(
     view: PartitionView, *, removed: Collection[str], profile: Profile, cached: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Groups over which a Scala coordinator's load ends in "Unexpected unload of active group", in order.
+    """Groups for which a Scala coordinator's load ends with "Unexpected unload of active group", in order of id.
 
     `view` is the loaded state, `removed` the groups whose last record in the log partition is a tombstone, `cached` the
     groups that were in memory before the load. The check comes last: the error is logged, and everything is served. A

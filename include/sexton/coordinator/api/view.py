@@ -57,8 +57,8 @@ class LoadedMember:
     assignment: tuple[str, ...] | None = None
     """`<topic, topic id or subtopology>-<partition>` each."""
     assignment_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The member epoch since which it has each partition, by (topic id, partition), where its record has it
-    (KIP-1251)."""
+    """The member epoch since which the member has each partition, by (topic id, partition); empty without such epochs
+    in its record (KIP-1251)."""
     rebalance_timeout_ms: int | None = None
     member_metadata: bytes | None = None
     """The subscription of a classic group's member, as the member sent it; None for other types."""
@@ -107,7 +107,7 @@ class PartitionView(Protocol):
         """The group's members, by id."""
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
-        """The group's committed offsets, also of a removed group."""
+        """The group's committed offsets, even if the group was removed."""
 
     def pending(self, group_id: str) -> frozenset[TopicPartition]:
         """Keys of the group with pending offsets in open transactions."""

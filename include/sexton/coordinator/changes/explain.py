@@ -1,8 +1,8 @@
-"""Why offsets disappeared, from the write that their tombstones are part of: one row of offset_changes for each.
+"""Why offsets disappeared, from the write that their tombstones are part of: one row of offset_changes for each offset.
 
 For each group of a write, rules.py finds the operations that could have written its tombstones. This module searches
-the smallest set of operations that explains the whole write: one sweep that removed exactly the due offsets of five
-groups is more likely than five requests of an administrator within the same millisecond. Where several sets are equally
+for the smallest set of operations that explains the whole write: one sweep that removed exactly the due offsets of five
+groups is more likely than five requests of an administrator within the same millisecond. If several sets are equally
 small, the kind is `ambiguous`.
 """
 
@@ -30,7 +30,7 @@ _SHARED = (ChangeKind.EXPIRED, ChangeKind.GROUP_DELETED, ChangeKind.TOPIC_DELETE
 
 
 def changes_of_write(write: Write, before: StateBefore, known: ChangeEvidence, profile: Profile) -> list[Change]:
-    """A row for every offset that `write` removed, in log order; tombstones of keys without a value give none."""
+    """A row for every offset that `write` removed, in log order; a tombstone of a key without a value has no row."""
     removals = [removal for removal in _removals_by_group(write, before, profile) if removal.removed]
     context = WriteContext(write=write, before=before, known=known, profile=profile, removals=removals)
     possible = [possible_causes(removal, context) for removal in removals]
@@ -76,7 +76,7 @@ def _removals_by_group(write: Write, before: StateBefore, profile: Profile) -> I
 def _smallest_explanations(possible: Sequence[_Causes]) -> list[set[ChangeKind]]:
     """For each group, its causes in the smallest explanations of the write; `possible` are each group's candidates.
 
-    An explanation is a set of operations that accounts for every group; its size is their number. One operation of
+    An explanation is a set of operations that accounts for every group; its size is the number of operations. One of
     _SHARED accounts for every group for which it is possible. An OffsetDelete accounts for one group, and so does a
     producer for a group without candidates. If several explanations are equally small, a group has the causes of all of
     them.
@@ -130,7 +130,7 @@ def _due_at_ms(
     if removal.group is None or removal.since_unknown(offset):
         return None
     if offset.expire_timestamp_ms is None and (retention_ms is None or at_ms is None):
-        return None  # else the value says when: neither plays a part
+        return None  # with an expire timestamp neither is needed
     return removal.verdict_of(key, offset, retention_ms or 0, at_ms or 0).expires_at_ms
 
 
@@ -165,7 +165,7 @@ def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: Wr
 
 
 def _stamped_1970(removal: GroupRemoval) -> str:
-    """Text saying that commits were stamped 1970, a timestamp from no clock, and so were due at once."""
+    """Text saying that commits were stamped 1970, a timestamp from no clock, and so were due immediately."""
     count = sum(0 <= offset.commit_timestamp_ms < _1971_MS for offset in removal.removed.values())
     which = "" if count == len(removal.removed) else f"{count} of them "
     return f"{which}stamped 1970 by the client that committed: as old as any retention" if count else ""

@@ -1,8 +1,7 @@
 """Why a group itself is gone: the operations that may have written its tombstone.
 
-The causes of an offset's disappearance are `CAUSES` of sexton.tables.change_causes; a write that removed offsets of the
-group decides with them (explain.py). This module covers groups without offsets, where only the group's state gives
-evidence.
+If the same write removed offsets of the group, explain.py decides, with the causes in sexton.tables.change_causes. This
+module covers groups without offsets, where only the group's state gives evidence.
 
 Follows GroupCoordinatorShard.cleanupGroupMetadata and deleteGroups (4.x), GroupMetadataManager.cleanupGroupMetadata
 (0.10.1 to 3.9) and .removeGroup (0.9, 0.10.0).
@@ -23,10 +22,10 @@ _WITH_GROUP_TOMBSTONE = frozenset(
 
 
 def removal_causes(group: Group, *, keeps_offsets: bool, profile: Profile) -> tuple[str, ...]:
-    """The operations that may have removed `group`, as it was right before; empty where only a producer can have done
-    it.
+    """The operations that may have removed `group`, which is in its state right before; empty if only a producer can
+    have written its tombstone.
 
-    `keeps_offsets`: whether it still has committed offsets, which no operation of a coordinator leaves.
+    `keeps_offsets`: whether the group still has committed offsets, which no operation that removes a group leaves.
     """
     if has_empty_state(profile) and (keeps_offsets or not group.is_empty):
         return ()
@@ -53,7 +52,7 @@ def removal_after(causes: list[str], profile: Profile) -> tuple[str, ...]:
     """The causes of a group's removal, where its last offsets disappeared for `causes` (kinds of offset_changes).
 
     Up to 3.9 every operation that removes the last offset of an Empty group removes the group as well. From 4.0 on only
-    the sweep and DeleteGroups remove a group; they follow later where offsets or topics were deleted.
+    the sweep and DeleteGroups remove a group; after a deletion of offsets or topics, one of these follows later.
     """
     if profile.batch_per_group:
         return tuple(causes)

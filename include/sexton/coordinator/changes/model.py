@@ -107,8 +107,8 @@ class OwnAction:
 class ChangeEvidence:
     """Evidence from outside the log. Missing evidence rules nothing out: it leaves more candidates.
 
-    `retentions_ms` are all that may have been in force, None when not known. `before` and `after` apply to what was
-    written between them. `removed` and `restored` are actions of Sexton, by offset.
+    `retentions_ms` are all retentions that may have been in force, None if they are not known. `before` and `after` are
+    evidence for writes between the two instants. `removed` and `restored` are actions of Sexton, by offset.
     """
 
     retentions_ms: tuple[int, ...] | None = None
@@ -122,8 +122,8 @@ class ChangeEvidence:
 class Change:
     """A row of offset_changes without log_partition.
 
-    A disappearance has the previous value as old, and no new value. A set value has the value at the interval's start
-    as old, or none where the offset disappeared since.
+    For a disappearance `old` is the previous value, and `new` is None. For a set value `old` is the value at the
+    interval's start; None if there was none, or if the offset disappeared since.
     """
 
     key: OffsetKey
@@ -177,7 +177,7 @@ def set_change(key: OffsetKey, old: StoredOffset | None, new: StoredOffset, know
 
 
 def restored_by(known: ChangeEvidence, key: OffsetKey, at_ms: int | None) -> str | None:
-    """The plan that put back a value; None if a client committed it. `sexton keep` only repeats a client's value."""
+    """The plan that restored a value; None if a client committed it, also if `sexton keep` has repeated that commit."""
     action = action_at([each for each in known.restored.get(key, ()) if not each.keeps], at_ms)
     return None if action is None else action.plan_id
 
@@ -188,7 +188,7 @@ def action_at(actions: Sequence[OwnAction], at_ms: int | None) -> OwnAction | No
 
 
 def continues(last: TombstoneRecord, next_one: TombstoneRecord) -> bool:
-    """Whether the record that follows belongs to the same write."""
+    """Whether the tombstone `next_one` belongs to the same write as the previous tombstone `last`."""
     return (
         next_one.log_offset == last.log_offset + 1
         and next_one.timestamp_ms == last.timestamp_ms

@@ -37,7 +37,7 @@ def changes(
     as_of_ms: int | None = None,
     taken_at_ms: int | None = None,
 ) -> list[Change]:
-    """The rows of offset_changes from the end of `loaded` up to `as_of_ms`, by key and log_offset.
+    """The rows of offset_changes from the end of `loaded` up to `as_of_ms`, in order of key and log_offset.
 
     `chunks` continue where those of `loaded` ended. `loaded` is replayed further: at the end it equals a `load` of
     everything, except for its counters.
@@ -83,7 +83,7 @@ class LoadedView:
 
 
 def simple_group(group_id: str, profile: Profile) -> Group | None:
-    """A simple group that exists by offsets alone, without a record; else None."""
+    """The simple group that exists as long as it has offsets, without a record; None if the release has none."""
     return ClassicGroup(group_id, profile) if profile.offsets_hold_groups else None
 
 
@@ -167,7 +167,7 @@ class _Replay:
         self.held.append((removal, batch, record))
 
     def flush(self) -> None:
-        """Explain the pending write, then replay it."""
+        """Explain the write that is held back, then replay it."""
         if not self.held:
             return
         write = Write(removals=tuple(removal for removal, _, _ in self.held), is_whole=self.held_is_whole)

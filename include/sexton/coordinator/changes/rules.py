@@ -1,8 +1,8 @@
 """Finds the operations of a coordinator that could have written the tombstones of a group.
 
-Only evidence rules an operation out: the value was not due, the group keeps offsets that DeleteGroups would have taken,
-the release has no such operation, the topic is still there. Each rule names the Kafka classes that it follows; the
-operations of a release are part of its Profile.
+Only evidence rules an operation out: the value was not due, the group keeps offsets that DeleteGroups would have
+removed, the release has no such operation, the topic still exists. Each rule names the Kafka classes that it follows;
+the operations of a release are part of its Profile.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from sexton.tables.change_causes import CAUSES, ChangeKind
 FINAL_TYPES = frozenset({2, 3, 11, 17})
 """The record types whose tombstone deletes a group."""
 SLACK_MS = 5_000
-"""How long before its records' timestamp a sweep may have read its clock."""
+"""How long before the timestamp of its records a sweep may have read its clock."""
 SLOW_SLACK_MS = MINUTE_MS
 """SLACK_MS where the sweep of a whole broker appends one batch after the other."""
 _NEVER_MS = 1 << 62
@@ -98,7 +98,7 @@ def possible_causes(removal: GroupRemoval, context: WriteContext) -> frozenset[C
     if context.write.producer_id != NO_PRODUCER_ID:  # coordinators write tombstones outside of transactions only
         return frozenset()
     is_of_nothing = bool(removal.cancelled - removal.pending)
-    if is_of_nothing and context.write.is_whole and context.profile.is_one_write:  # none deletes what is not there
+    if is_of_nothing and context.write.is_whole and context.profile.is_one_write:  # no operation deletes a missing key
         return frozenset()
     return frozenset(kind for kind in CAUSES if _RULES[kind](removal, context))
 
@@ -124,13 +124,13 @@ def _tombstone_fits_sweep(removal: GroupRemoval, context: WriteContext) -> bool:
     """Whether the group's tombstone is present or missing as after a sweep."""
     assert removal.group is not None
     profile = context.profile
-    if not profile.deletes_groups:  # its last member does, and its tombstone may follow directly
+    if not profile.deletes_groups:  # the last member removes it, and its tombstone may follow directly
         return True
     is_due = removal.is_bare and is_deletable(removal.group, profile)
     if removal.has_group_tombstone:
         return is_due
-    # Up to 3.9 what was committed and cancelled in memory keeps a group; 4.0.0 forgets to end transactions; what a
-    # plugin keeps of a streams group is not in the log.
+    # Not certain: up to 3.9 commits that were only in memory may keep a group; 4.0.0 does not end all transactions; the
+    # state that a plugin keeps of a streams group is not in the log.
     is_certain = (
         context.profile.is_one_write and not profile.leaks_open_transactions and removal.group.group_type != "Streams"
     )
@@ -138,7 +138,7 @@ def _tombstone_fits_sweep(removal: GroupRemoval, context: WriteContext) -> bool:
 
 
 def swept_by(removal: GroupRemoval, context: WriteContext) -> int | None:
-    """A retention under which a sweep removes exactly these offsets of the group; None without one."""
+    """A retention with which a sweep removes exactly these offsets of the group; None if there is none."""
     at_ms = context.write.timestamp_ms
     assert at_ms is not None
     known = context.known.retentions_ms
@@ -159,10 +159,10 @@ def swept_by(removal: GroupRemoval, context: WriteContext) -> int | None:
 
 
 def _longest_retention(removal: GroupRemoval, at_ms: int) -> int | None:
-    """The longest retention, in whole minutes, by which all removed offsets were due; None where not even one minute
+    """The longest retention, in whole minutes, with which all removed offsets were due; None if not even one minute
     fits.
 
-    A longer retention leaves fewer offsets that should have been removed too, so no other has to be tried.
+    The longer the retention, the fewer of the kept offsets were due as well, so no shorter one has to be tried.
     """
     ages = []
     for key, offset in removal.removed.items():
@@ -192,7 +192,7 @@ def _may_be_offset_delete(removal: GroupRemoval, context: WriteContext) -> bool:
         return False
     if isinstance(group, ClassicGroup) and (group.is_empty or group.protocol_type != CONSUMER):
         return group.is_empty
-    # what a streams group is subscribed to, a release may keep to itself until a heartbeat
+    # the coordinator may not know the subscription of a streams group before its next heartbeat
     return group.group_type == "Streams" or not any(group.is_subscribed(topic) for topic, _ in removal.removed)
 
 
@@ -234,7 +234,7 @@ def _group_tombstone_fits_request(removal: GroupRemoval, context: WriteContext) 
 
 
 def _may_be_gone(topic: str, removal: GroupRemoval, context: WriteContext) -> bool:
-    """Whether the topic may have been deleted at the instant of the write, by the recorded topics."""
+    """Whether the topic may have been deleted at the instant of the write, according to the recorded topics."""
     before, after = topics_around(context)
     stored = [offset for (name, _), offset in removal.removed.items() if name == topic]
     if after is not None and topic in after.ids:
@@ -245,7 +245,7 @@ def _may_be_gone(topic: str, removal: GroupRemoval, context: WriteContext) -> bo
 
 
 def _is_orphan(topic: str, offset: StoredOffset, context: WriteContext) -> bool:
-    """Whether the topic was gone before, so that no request could delete it or its offsets."""
+    """Whether the topic was gone before the write, so that no request could delete it or its offsets."""
     before, after = topics_around(context)
     return (
         before is not None

@@ -1,1 +1,1 @@
-"""Changes of the coordinator from release to release: one module for each profile, with one table each."""
+"""Changes of the coordinator from release to release: a module with a table for each profile."""

@@ -15,7 +15,7 @@ from sexton.records import RECORD_TYPES
 NAME = "group_coordinator"
 DEFAULT_RELEASE = (4, 3, 1)
 FIRST_RELEASE, FIRST_BY_DEFAULT = (3, 8), (4, 0)
-"""From FIRST_BY_DEFAULT on brokers run it by default; the releases before are its preview."""
+"""From FIRST_BY_DEFAULT on brokers run this coordinator by default; earlier releases have a preview of it."""
 LAST_RELEASE = (4, 4)
 RECORDED = ((4, 0, 0), (4, 1, 2), (4, 2, 2), (4, 3, 1), (4, 4, 0))
 """Releases that were recorded for the tests."""
@@ -25,7 +25,7 @@ PREVIEW_TYPES = frozenset(range(3, 9))
 
 
 def _versions(release: tuple[int, ...]) -> Mapping[int, int]:
-    """The record types of a release, all new ones of one version."""
+    """The highest value version of each record type of a release: 0 for all types since KIP-848."""
     new = {number: 0 for number, declared in RECORD_TYPES.items() if number > 2 and declared.is_read_by(release)}
     return {**_OFFSETS_AND_CLASSIC, **new}
 
@@ -74,7 +74,7 @@ DATED_RULES: DatedRules = (
             "deletes_share_groups": False,
             "sweeps_share_groups": False,
             "keeps_topic_metadata": False,
-            "newer_owners_win": False,  # 4.1.0 came before 4.0.2
+            "newer_owners_win": False,  # 4.1.0 was released before 4.0.2
             "offset_value_version": 4,
         },
     ),

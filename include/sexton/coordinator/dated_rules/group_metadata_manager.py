@@ -1,6 +1,6 @@
 """The dated rules of the profile `group_metadata_manager`: Kafka 0.10.1 to 3.9, in Scala.
 
-Each entry of DATED_RULES has the changes of a release, as fields of Profile; the first continues those of
+Each entry of DATED_RULES has the changes of a release, as fields of Profile; the first entry contains the last rules of
 `offset_manager`. Sources: GroupMetadataManager.doLoadGroupsAndOffsets, GroupMetadata, GroupCoordinator.
 """
 

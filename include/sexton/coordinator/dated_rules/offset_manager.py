@@ -85,4 +85,4 @@ DATED_RULES: DatedRules = (
     ((0, 10), {"newest_format": 1, "record_format": 1}),
 )
 LAST_RULES = {field: value for _, new in DATED_RULES for field, value in new.items()}
-"""The rules of the last release; the next coordinator has them except for the changes of its first release."""
+"""The rules of the last release, which `group_metadata_manager` continues from."""

@@ -1,8 +1,9 @@
-"""The owner of each partition or task in an assignment, and the exceptions when two members own one.
+"""The owner of each partition or task in an assignment, and Kafka's exceptions when two members own the same one.
 
-Compaction leaves the latest record of every member, so the record that takes a partition may come before the record
-that releases it. Coordinators before KAFKA-19862 throw then, at any epochs. Follows ConsumerGroup
-.currentPartitionEpoch and StreamsGroup.current...TaskToProcessId. Nothing changes where they throw.
+Compaction keeps the newest record of every member, so the record with which a member takes a partition may come before
+the record with which the previous owner releases it. Coordinators before KAFKA-19862 then throw, whatever the epochs.
+Follows ConsumerGroup.currentPartitionEpoch and StreamsGroup.current...TaskToProcessId. If Kafka throws, no owner
+changes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +47,8 @@ class PartitionOwners:
             self._claim(new)
 
     def _refuse_release(self, member: Member) -> None:
-        """Throw where no partition of a topic has an owner any more, which is only possible without partitions."""
+        """Throw if no partition of one of the member's topics is owned any more, which is only possible for a topic
+        that the record names without partitions."""
         left = {topic_id: len(self._epochs[topic_id]) for topic_id, _ in _parts(member) if topic_id in self._epochs}
         for topic_id, partitions in _parts(member):
             if topic_id not in left:
@@ -109,7 +111,7 @@ def _claims(member: Member) -> Iterator[tuple[UUID, int]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Holder:
-    """A member of a streams group: its process and its tasks; those to be revoked come last."""
+    """A member of a streams group: its process and its tasks; tasks to be revoked come last."""
 
     process_id: str | None = None
     tasks: tuple[Tasks, ...] = ()
@@ -119,10 +121,10 @@ _Owners = dict[tuple[str, str], Mapping[int, frozenset[str]]]
 
 
 class TaskOwners:
-    """The owner process of each task of a streams group, where that matters: before KAFKA-19862.
+    """The owner process of each task of a streams group; only needed for releases before KAFKA-19862.
 
-    An active task has one owner, others any number. A member without a known process owns nothing; Kafka throws when
-    the process becomes known, since it first releases tasks that the member never got.
+    An active task has one owner, a standby or warm-up task any number. A member without a known process owns nothing;
+    Kafka throws when the process becomes known, since it first releases tasks that the member never owned.
     """
 
     def __init__(self) -> None:
@@ -171,7 +173,7 @@ def _release_tasks(owners: _Owners, tasks: Tasks, process_id: str | None) -> Non
                     text = "null" if owner is None else owner
                     raise TransitionError(f"{start}partition is still owned at a different process ID {text}")
                 continue
-            # a task that its last owner has released stays known; Kafka throws on one that is not known
+            # a task stays known after its last owner has released it; Kafka throws on an unknown task
             if partition not in owned:
                 raise TransitionError(_NULL_SET)
             if process_id is None or process_id not in owned[partition]:

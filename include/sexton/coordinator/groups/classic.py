@@ -39,7 +39,7 @@ class ClassicGroup(Group):
         self.current_state_timestamp_ms: int | None = None
         self.members: dict[str, GroupMetadataMember] = {}
         self.static_members: dict[str, str] = {}
-        """Member ids by instance; for a member that occurs twice the first instance is kept, as in Kafka."""
+        """Member ids by instance; if a member occurs twice, its first instance stays in this map, as in Kafka."""
         self._topics_by_member: dict[str, frozenset[str] | None] = {}
         self._subscribed_topics: frozenset[str] | None = None
 
@@ -56,7 +56,7 @@ class ClassicGroup(Group):
         group.leader = value.leader
         stamp = value.current_state_timestamp_ms
         group.current_state_timestamp_ms = None if stamp == -1 else stamp
-        # "" is no protocol type, but members bring theirs with them, even an empty one (ClassicGroup.add)
+        # "" means no protocol type, but a group with members gets their protocol type, even "" (ClassicGroup.add)
         if value.members:
             group._protocol_type = value.protocol_type
         elif not profile.forgets_protocol_type:
@@ -66,7 +66,7 @@ class ClassicGroup(Group):
         return group
 
     def become_empty(self, *, protocol_type: str | None, since_ms: int) -> None:
-        """The last member leaves: no members, no protocol, Empty since then (initNextGeneration)."""
+        """The last member leaves: no members, no protocol, Empty since `since_ms` (initNextGeneration)."""
         self._protocol_type = protocol_type
         self.protocol, self.leader, self.members, self.static_members = None, None, {}, {}
         self._topics_by_member = {}
@@ -162,7 +162,7 @@ class ClassicGroup(Group):
             "assignment": read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
             "member_metadata": member.subscription,
             "member_assignment": member.assignment,
-            # NULL where its group_instance_id says it all
+            # NULL if it would only repeat group_instance_id
             "static_instance_ids": None if held == named else held,
         }
 
@@ -170,7 +170,7 @@ class ClassicGroup(Group):
 def read_assignment(data: bytes) -> list[str] | None:
     """The partitions in a ConsumerProtocolAssignment, which the coordinator never reads.
 
-    None when it is malformed, or has more partitions than are decoded of one record (records.MAX_ITEMS).
+    None if it is malformed, or has more partitions than the limit for one record (records.MAX_ITEMS).
     """
     assigned: dict[str, list[int]] = {}
     total = 0

@@ -31,7 +31,7 @@ _MEMBER_TYPE, _ASSIGNMENT_TYPE, _REGEX_TYPE = 5, 8, 16
 
 
 class ConsumerGroup(ModernGroup):
-    """A KIP-848 group: its members, and the owner of each partition with its epoch."""
+    """A KIP-848 group: its members, and the epoch since which each partition is owned."""
 
     group_type = "Consumer"
     kafka_name = "Consumer"
@@ -100,7 +100,7 @@ class ConsumerGroup(ModernGroup):
         )
 
     def described_assignment(self, member: Member) -> Mapping[Any, Collection[int]]:
-        """From 4.3 on it includes partitions still to be revoked
+        """The assignment in ConsumerGroupDescribe; from 4.3 on including partitions still to be revoked
         (ConsumerGroupMember.asConsumerGroupDescribeMember)."""
         if not self.profile.describes_revoking:
             return member.assigned

@@ -23,7 +23,7 @@ from sexton.records.consumer import (
 )
 
 LEAVE_EPOCH = -1
-"""Epoch of a member whose current assignment has been deleted (LEAVE_GROUP_MEMBER_EPOCH), of a deleted target too."""
+"""Epoch of a member whose current assignment was deleted, and of a deleted target (LEAVE_GROUP_MEMBER_EPOCH)."""
 
 _ZERO_ID = 22 * "A"
 _STABLE = 0  # MemberState.STABLE of consumer and share members; streams members say 1
@@ -46,7 +46,7 @@ class Group(ABC):
 
     group_type: ClassVar[str]
     members: Mapping[str, Any]
-    """By id: `Member`, in a classic group as its record has it."""
+    """By id; in a modern group each is a `Member`, in a classic group the member of the record."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -104,7 +104,7 @@ class Group(ABC):
         """The row of one member."""
 
     def common_row(self, member: Any, topics: Collection[str] | None) -> dict[str, Any]:
-        """The columns of `members` that every kind of group has; NULL in those that not every kind has."""
+        """A row of `members` with the values that every kind of group has; the columns of other values are NULL."""
         return {
             "group_id": self.group_id,
             "member_id": member.member_id,
@@ -157,8 +157,8 @@ class Member:
     assigned: Mapping[Any, frozenset[int]] = field(default_factory=dict)
     revoking: Mapping[Any, frozenset[int]] = field(default_factory=dict)
     assignment_epochs: Mapping[tuple[UUID, int], int] | None = None
-    """The member epoch since which it has each partition, including those to be revoked; None where it is not
-    stored."""
+    """The member epoch since which the member has each partition, including partitions to be revoked; None where no
+    record stores it."""
 
 
 class ModernGroup(Group):
@@ -187,7 +187,7 @@ class ModernGroup(Group):
     targets_hold: ClassVar[bool] = True
     """Whether a remaining target assignment prevents the deletion of the group."""
     checked_tombstone_types: ClassVar[tuple[int, ...]] = ()
-    """The record types whose tombstones throw where the member is not there."""
+    """The record types whose tombstones throw if the group does not have the member."""
     group_epoch_message: ClassVar[str] = "did not receive {}GroupTargetAssignmentMetadataValue tombstone."
     member_epoch_message: ClassVar[str] = "but did not receive {}GroupCurrentMemberAssignmentValue tombstone."
     member_target_message: ClassVar[str] = "but did not receive {}GroupTargetAssignmentMetadataValue tombstone."
@@ -223,7 +223,7 @@ class ModernGroup(Group):
                 self.delete_assignment(key.member_id)
 
     def check_member(self, key: Key) -> None:
-        """Throw for the key of a member that is not there."""
+        """Throw for the key of a member that the group does not have."""
         if isinstance(key, MemberKey) and key.member_id not in self.members:
             raise TransitionError(f"Member {key.member_id} is not a member of group {self.group_id}.")
 
@@ -323,7 +323,7 @@ class ModernGroup(Group):
         return {**super().to_group_row(), "generation": self.group_epoch}
 
     def described_assignment(self, member: Member) -> Mapping[Any, Collection[int]]:
-        """A member's described assignment, by owner: topic id, or subtopology."""
+        """A member's assignment as describe requests show it, by topic id or subtopology."""
         return member.assigned
 
     def member_row(self, member: Member) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def refuse_duplicates(keys: Iterable[object]) -> None:
 
 
 def refuse_bad_topics(topics: Iterable[TopicRacks]) -> None:
-    """Throw as the TopicMetadata of 4.0 does: where a topic has no id, no name, or less than no partitions."""
+    """Throw as TopicMetadata of 4.0 does: if a topic has no id, no name, or a negative number of partitions."""
     for topic in topics:
         if topic.topic_id == ZERO_UUID:
             raise TransitionError("Topic id cannot be ZERO_UUID.")
@@ -364,7 +364,8 @@ def partitions_by_topic(parts: Iterable[TopicPartitions | EpochedTopicPartitions
 
 
 def epochs_by_partition(parts: Iterable[EpochedTopicPartitions], member_epoch: int) -> dict[tuple[UUID, int], int]:
-    """The epoch since which a member has each partition; the member epoch where the record has none (KIP-1251)."""
+    """The epoch since which a member has each partition; the member epoch if the record has no such epochs
+    (KIP-1251)."""
     found = {}
     for part in {part.topic_id: part for part in parts}.values():
         numbers, epochs = part.partitions, part.assignment_epochs or ()

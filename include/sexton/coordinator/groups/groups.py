@@ -43,7 +43,7 @@ class Groups:
         self._kinds = _PREVIEW_KINDS if profile.early_consumer_groups else early
 
     def ensure_simple_group(self, group_id: str) -> None:
-        """Create the group where it is missing: one of its offset values was read, committed, pending or aborted."""
+        """Create the group if it is missing: an offset value of it was read, whether committed, pending or aborted."""
         if group_id not in self.by_id:
             self.by_id[group_id] = ClassicGroup(group_id, self.profile)
 
@@ -91,7 +91,7 @@ class Groups:
     def _find(self, kind: type[Modern], group_id: str, value_type: int | None) -> Modern | None:
         """getOrMaybeCreatePersisted...Group: even a tombstone replaces a simple classic group.
 
-        `value_type` is the type of a record with a value, which may make the group.
+        `value_type` is the type of a record with a value, which may create the group.
         """
         found = self.by_id.get(group_id)
         if found is None:

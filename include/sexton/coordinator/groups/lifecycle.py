@@ -3,7 +3,7 @@
 States and transitions are those of GroupMetadata.validPreviousStates (0.9 to 3.9) and ClassicGroup (4.x); its events
 follow GroupCoordinator.onExpireHeartbeat, removeMemberAndUpdateGroup, onCompleteJoin and cleanupGroupMetadata. A log
 only ever shows groups that are Empty or Stable; the states between them exist in memory alone. Up to 0.10.0 a group has
-no Empty state: it is Dead, and removed, when its last member goes.
+no Empty state: it becomes Dead, and is removed, when its last member leaves.
 
 `tick` fires the timers, one at a time and in order, so that the caller decides how fast time passes.
 """
@@ -16,7 +16,7 @@ from sexton.coordinator.profile import Profile
 
 
 class GroupState(StrEnum):
-    """Kafka's words; up to 1.0 CompletingRebalance was called AwaitingSync."""
+    """Kafka's names of the states; up to 1.0 CompletingRebalance was called AwaitingSync."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -73,7 +73,7 @@ def loaded(members: Iterable[LiveMember], *, generation: int, since_ms: int) -> 
 
 
 def join(group: LiveGroup, member: LiveMember, *, at_ms: int) -> LiveGroup:
-    """JoinGroup of a new or a rejoining member: the group prepares a rebalance, which may complete at once."""
+    """JoinGroup of a new or a rejoining member: the group prepares a rebalance, which may complete immediately."""
     _require(group, "join", *(state for state in GroupState if state is not GroupState.DEAD))
     others = tuple(other for other in group.members if other.member_id != member.member_id)
     grown = replace(group, members=(*others, replace(member, has_joined=True)))
@@ -120,7 +120,7 @@ def tick(group: LiveGroup, *, profile: Profile) -> LiveGroup:
     if gone is not None:
         return remove_member(group, gone.member_id, at_ms=at_ms, profile=profile)
     stays = tuple(own for own in group.members if own.has_joined or own.is_static)
-    if stays and not any(own.has_joined for own in stays):  # nobody could lead: wait for the sessions of the static
+    if stays and not any(own.has_joined for own in stays):  # no leader: wait for static members' sessions to end
         return replace(group, members=stays, rebalance_ends_at_ms=at_ms + _longest_rebalance_ms(stays))
     return _complete_join(replace(group, members=stays), at_ms)
 

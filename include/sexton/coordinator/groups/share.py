@@ -1,6 +1,6 @@
 """Share groups of KIP-932: types 10 to 15, in 4.0 types 9 to 14 (ShareGroup, ShareGroupMember).
 
-They hold no committed offsets: the delivery state of their records lies in another topic, __share_group_state.
+Share groups have no committed offsets: their delivery state is in another topic, __share_group_state.
 """
 
 from dataclasses import replace

@@ -96,7 +96,8 @@ class StreamsGroup(ModernGroup):
         super().check_deletable(member_id)
 
     def loading_failure(self) -> str | None:
-        """A member with tasks to revoke gets a timer with its rebalance timeout, which its metadata record sets."""
+        """A member with tasks to revoke gets a timer with its rebalance timeout: Kafka throws if no metadata record of
+        the member has set it."""
         for member_id, member in sorted(self.members.items()):
             if member.state == _UNREVOKED_TASKS and member.rebalance_timeout_ms is None:
                 reason = _NO_NUMBER.format("rebalanceTimeoutMs")

@@ -83,9 +83,9 @@ class Undecodable:
     def fails_load(self) -> bool:
         """Whether a coordinator would fail its load here.
 
-        A coordinator checks neither the CRC nor the order of batches, continues with the next segment if one ends
-        within a batch, accepts any number of items that fits its heap, and up to 3.9 reads only the first record of a
-        control batch.
+        A coordinator checks neither the CRC nor the order of batches. If a segment ends within a batch, it continues
+        with the next segment. It accepts any number of items that fits its heap, and up to 3.9 it reads only the first
+        record of a control batch.
         """
         return self.reason not in _HARMLESS
 

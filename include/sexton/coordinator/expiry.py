@@ -2,7 +2,7 @@
 
 Follows Kafka 4.3's OffsetExpirationConditionImpl, the groups' offsetExpirationCondition, OffsetMetadataManager
 .cleanupExpiredOffsets and GroupCoordinatorShard.cleanupGroupMetadata; GroupMetadata.removeExpiredOffsets and
-GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact of 0.8.2. The profile selects.
+GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact of 0.8.2, as the profile says.
 `sexton.verdicts.expiry` applies the same rules to whole tables: its `judge_unblocked` corresponds to `verdict` here.
 """
 
@@ -153,7 +153,7 @@ def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock
 
 
 def first_block(blocks: Iterable[SweepBlock]) -> SweepBlock | None:
-    """The block that begins first; of several, the one with the lowest group id."""
+    """The block that begins first; if several do, the one with the lowest group id."""
     return min(
         blocks,
         key=lambda one: (one.from_ms is not None, one.from_ms or 0, (one.group_id or "").encode()),
@@ -180,7 +180,7 @@ def offsets_by_group(loaded: Loaded) -> dict[str, dict[OffsetKey, StoredOffset]]
 def is_held_by_transaction(
     group_id: str, offsets: Collection[OffsetKey], held_groups: Set[str], profile: Profile
 ) -> bool:
-    """Whether a transaction keeps the sweep from deleting a group without offsets."""
+    """Whether an open transaction prevents the sweep from deleting a group without offsets."""
     return group_id in held_groups and not (profile.leaks_open_transactions and not offsets)
 
 

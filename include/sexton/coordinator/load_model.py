@@ -1,6 +1,6 @@
 """How long a coordinator takes to load a log partition: a model fitted to measured loads of a real broker.
 
-The loads are those of Kafka 4.3.1 right after its start that `make bench-all` measures, of logs without compression
+`make bench-all` measures the loads on Kafka 4.3.1 right after its start, with logs without compression
 (docs/bench/figures.json). A record takes longer the more keys the log partition has, since they outgrow the processor's
 caches; beyond a million keys that levels off. On another machine all times differ by a factor; their ratios stay about
 the same. Compressed logs take longer, the smaller their batches are: with three records per batch 4 to 9 times as long

@@ -62,7 +62,7 @@ class Loaded:
     """The first undecodable rows (decoding.is_kept); counters["undecodable_records"] and ["undecodable_values"] count
     all."""
     failures: list[str] = field(default_factory=list)
-    """Up to decoding.MAX_UNDECODABLE."""
+    """Positions and reasons of the first failures, at most decoding.MAX_UNDECODABLE."""
     load_buffer_bytes: int | None = None
     endless: Endless | None = None
     """Where the load never ends; None where it ends, with or without a failure."""

@@ -126,8 +126,8 @@ class Profile:
     """Whether records of a streams group replace a simple classic group of the same id (KAFKA-20254)."""
     early_consumer_groups: bool = False
     """Whether consumer groups are those of the preview in 3.8 and 3.9: records never replace a simple classic group
-    (KAFKA-17306). A record, or tombstone, before its group ends the load, unless its type is 3 or 5; so does one of
-    type 8 before its member."""
+    (KAFKA-17306). A record before its group ends the load, unless it is a value of type 3 or 5; so does a record of
+    type 8, or a tombstone of type 5, before its member."""
     early_share_groups: bool = False
     """Whether share groups are those of 4.0's early access: type 9 has their topics, and type 15 ends the load. So does
     a record before its group, unless it is a value of type 10 or 11, and a record of type 14, or a tombstone of type
@@ -165,7 +165,7 @@ class Profile:
 
     sweeps_all_that_is_due: bool = True
     """Whether a sweep that removes one of a group's offsets removes all due ones. Before 3.8 a commit refused for its
-    metadata kept its offset from expiring until the next load (KAFKA-16371)."""
+    metadata prevented its offset from expiring until the next load (KAFKA-16371)."""
     default_retention_minutes: int = 10_080
     """Kafka's default of offsets.retention.minutes: 7 days, 24 hours before 2.0 (KIP-186)."""
     expiry: Expiry = Expiry.UNSUBSCRIBED
@@ -243,7 +243,7 @@ class Profile:
     converts_streams_groups: bool = True
     """Whether a classic member takes over an empty streams group, as it does an empty consumer group (4.2)."""
     unloads_every_group: bool = False
-    """Whether unloading a log partition drops the groups of all of them, though not their offsets (0.9.0.0)."""
+    """Whether unloading a log partition drops the groups of all log partitions, but not their offsets (0.9.0.0)."""
     offsets_excuse_unload: bool = True
     """Whether a group with offsets passes the check for an unexpected unload (0.10.2)."""
     logs_partition_in_brackets: bool = False

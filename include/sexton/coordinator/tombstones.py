@@ -14,7 +14,7 @@ from sexton.coordinator.profile import Profile
 from sexton.log import codec as codecs
 from sexton.log.entry import HEADER_BYTES, TOMBSTONE_OVERHEAD_BYTES
 
-OFFSET_TYPE = 1  # also for offsets that were written under the old key type 0
+OFFSET_TYPE = 1  # also for offsets that were written with the old key type 0
 GROUP_EMPTY = "group_empty"
 
 

@@ -73,7 +73,7 @@ def _settled(keys: Int64s) -> Int64s:
 def _open_first(producers: Int64s) -> tuple[Int64s, int]:
     """Rows of producers, those with open transactions first, by id; and the number of producers with open transactions.
 
-    Producers without one are not written, but transactions that Kafka 4.0.0 leaves open still refer to them.
+    The other producers are not written, but transactions that Kafka 4.0.0 leaves open still refer to them.
     """
     is_open = (producers[:, L.P_FIRST] != L.NONE) | (producers[:, L.P_CANCELLED] != 0)
     order: Int64s = np.lexsort((producers[:, L.P_ID], ~is_open))

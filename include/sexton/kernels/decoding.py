@@ -111,7 +111,7 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
     total = batches[batch, L.B_COUNT]
     status = L.FINISHED if total >= 0 else L.FALLBACK
     if total != 1 and batches[batch, L.B_ATTRIBUTES] & L.CONTROL:
-        status, total = L.FALLBACK, np.int64(0)  # a marker is alone in its batch; for others releases differ
+        status, total = L.FALLBACK, np.int64(0)  # a marker is alone; releases differ about other control batches
     while done < total and queued < L.QUEUE_ROWS:
         stop, shift_ms, delta, at = read_head(data, pos, end)
         if at < 0 or delta <= last_delta or delta > batches[batch, L.B_LAST_DELTA]:

@@ -161,7 +161,7 @@ def append_key(state: View, at: int, group_size: int, size: int) -> int:
 
 @compiled
 def _put_size(out: Any, at: int, size: int) -> None:
-    """Write a length of two bytes. A length above 32767 does not fit: it only has to give equal strings equal bytes."""
+    """Write a length in two bytes. Above 32767 it need not be right, only the same for equal strings."""
     out[at] = (size >> 8) & 0xFF
     out[at + 1] = size & 0xFF
 

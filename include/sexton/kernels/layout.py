@@ -179,7 +179,7 @@ GROUP_TYPES = 64
 """The size of the flags by record type (`profile_flags.group_types_of`); higher types are unknown."""
 MAX_STRING_BYTES = 0x7FFF
 
-# batch counters: numbers that come from the batches of a log partition rather than from their records
+# batch counters: what is known of a log partition from its batches, mostly from their headers
 # READ_NEXT is the log_offset after the last batch according to its header. READ_REACHED is the same, unless the header
 # has a last offset below its base offset (then the base offset counts) or the CRC is bad (then the records count).
 # READ_TORN is the size of a truncated batch at the end, READ_LEFT_OUT the number of undecodable records that have no

@@ -1,8 +1,8 @@
 """Joins the states of two adjacent folds: the right one's records follow the left one's in the log.
 
-The order matters, because each step reads what the previous one wrote: groups and group records; end markers, where
-each producer's first marker in the right ends its pending values in the left; tombstones; stored values; pending
-values.
+The order of the steps matters, because each reads what the previous step wrote: groups and group records; end markers,
+where a producer's first marker in the right fold ends the producer's pending values in the left one; tombstones; stored
+values; pending values.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.

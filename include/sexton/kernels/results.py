@@ -134,10 +134,10 @@ def finish_bucket(
 
 
 def join(buckets: Sequence[FinishedFold], *, log_partition: int, endless: Endless | None = None) -> dict[str, pa.Table]:
-    """The tables of a log partition whose rows do not belong to single groups, joined from its buckets by group id.
+    """The tables of a log partition whose rows do not belong to single groups, joined from its buckets.
 
     `endless` is the batch at which an older coordinator's load never ends (kernels.endless_load.endless_of).
-    `unexpected_unloads` are the groups over which an older coordinator's load logs an error.
+    `unexpected_unloads` are the groups for which an older coordinator's load logs an error.
     """
     profile = load_profile([each.stats for each in buckets], log_partition=log_partition, endless=endless)
     is_loaded = profile["load_outcome"][0].as_py() == LOADED
@@ -213,7 +213,7 @@ def _offsets_table(state: FoldState, rows: Int64s) -> pa.Table:
 
 
 def _reasons(found: SortedRows) -> pa.Array:
-    """Why no client can fetch each of the unreachable rows."""
+    """For each unreachable row, why no client can fetch its offset."""
     others = pc.if_else(pa.array(found.is_shared), SHARE_GROUP, UNDETERMINED if found.group_home is None else MISPLACED)
     return pc.if_else(pa.array(found.is_removed), GROUP_REMOVED, others)
 

@@ -69,7 +69,7 @@ def open_batches(
 
 @compiled
 def count_batch(counters: Any, size: int, base_offset: int, last_offset: int, max_ms: int, future_ms: int) -> None:
-    """Count one batch that is read in `counters`, which come from `new_batch_counters`.
+    """Add one batch that is read to `counters`, which come from `new_batch_counters`.
 
     No producer or broker writes a `last_offset` below `base_offset`, but no broker checks it: it may even be negative.
     """

@@ -146,7 +146,7 @@ def _replay_marker(found: SlowPart, batch: Batch, record: Record, *, is_first: b
 
 
 def _replay_record(found: SlowPart, batch: Batch, record: Record) -> bool:
-    """Accept a record or report it; returns whether it is a bad record that counts."""
+    """Accept a record or report it; returns whether it counts as a bad record (MAX_BAD_RECORDS)."""
     judged = decoding.decode(record, base_offset=batch.base_offset, profile=found.profile)
     if isinstance(judged, Undecodable):
         found.undecodable.append((log_order(record.log_offset), judged))

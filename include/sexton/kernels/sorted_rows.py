@@ -52,7 +52,7 @@ def sort_rows(
     partition_count: int | None,
     held_elsewhere: Collection[str],
 ) -> SortedRows:
-    """Sort the rows of `state`, whose group records are `replay`; see `results.finish` for the rest.
+    """Sort the rows of `state`, whose group records are `replay`; for the parameters see `results.finish_bucket`.
 
     Where groups exist as long as they have offsets (Profile.offsets_hold_groups), those groups are added to `replay`.
     """

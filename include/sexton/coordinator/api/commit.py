@@ -80,9 +80,9 @@ def validate_commit(
 ) -> dict[TopicPartition, Error]:
     """The outcome for each partition of `commit`, NONE for those that would be appended.
 
-    With `partition_counts` (partitions of every existing topic) missing partitions are answered
+    With `partition_counts` (number of partitions by existing topic) missing partitions are answered
     UNKNOWN_TOPIC_OR_PARTITION, and the commit continues with the other partitions. An error of the whole commit is the
-    outcome of all these.
+    outcome of all the others.
     """
     profile = coordinator.profile
     if commit.is_transactional:

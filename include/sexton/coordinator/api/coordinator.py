@@ -123,7 +123,7 @@ class Coordinator:
         return EmptyView() if holder is None else self.shards[holder].view
 
     def groups(self) -> Iterator[tuple[int, LoadedGroup]]:
-        """Every group in memory, with the log partition that it was loaded from; one group per id in a single cache."""
+        """Every group in memory, with the log partition that it was loaded from; one per id with Profile.one_cache."""
         for log_partition in sorted(self.shards):
             for group in self.shards[log_partition].view.groups():
                 if self.serves_from(log_partition, group.group_id):

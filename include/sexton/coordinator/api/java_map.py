@@ -12,7 +12,7 @@ def iteration_order(keys: Iterable[str]) -> list[str]:
     """Distinct `keys` in the iteration order of a new HashMap into which they are put in this order.
 
     The order is by bucket, and within a bucket by insertion. (A bucket of eight or more keys becomes a tree, which
-    keeps that order except for its root; so many member ids do not collide.)
+    keeps that order except for its root; member ids do not collide that often.)
     """
     found = list(keys)
     buckets = _FIRST_BUCKETS

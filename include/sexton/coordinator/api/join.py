@@ -83,7 +83,7 @@ def join_group(coordinator: Coordinator, join: Join, *, syncing: Collection[str]
         is_converted = found.group_type == "Consumer" or profile.converts_streams_groups
         if found.group_type == "Share" or members or not is_converted:
             return JoinAnswer(error=Error.UNKNOWN_MEMBER_ID, group=found)
-        found = None  # its tombstones are written with the record of the classic group
+        found = None  # the tombstones of this group are written with the classic group's record
     if found is None and join.member_id:
         return JoinAnswer(error=Error.UNKNOWN_MEMBER_ID)
     group = found or LoadedGroup(group_id=join.group_id)

@@ -38,7 +38,7 @@ class LoadedGroup:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "LoadedGroup":
-        """From a row of the table `groups`, or of `Group.to_group_row`."""
+        """A group from a row of the table `groups`, or of `Group.to_group_row`."""
         left = tuple(row["left_targets"] or ())
         return cls(**{name: row[name] for name in cls.__slots__ if name != "left_targets"}, left_targets=left)
 

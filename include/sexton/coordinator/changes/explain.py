@@ -126,7 +126,7 @@ def _rows(
 def _due_at_ms(
     key: TopicPartition, offset: StoredOffset, removal: GroupRemoval, at_ms: int | None, retention_ms: int | None
 ) -> int | None:
-    """When a sweep could first have removed the offset, by its age alone."""
+    """The first instant at which the offset was old enough for a sweep; None if that is not known."""
     if removal.group is None or removal.since_unknown(offset):
         return None
     if offset.expire_timestamp_ms is None and (retention_ms is None or at_ms is None):

@@ -91,7 +91,7 @@ class TopicsAt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnAction:
     """An action of a Sexton plan on an offset, between its intent and its outcome (None: not known yet). With `keeps`
-    it committed the same value again."""
+    the action committed the same value again."""
 
     plan_id: str
     intent_at_ms: int
@@ -99,7 +99,7 @@ class OwnAction:
     keeps: bool = False
 
     def overlaps(self, from_ms: int, to_ms: int) -> bool:
-        """Whether it may have happened between two instants, both included."""
+        """Whether the action may have happened between two instants, both included."""
         return self.intent_at_ms <= to_ms and (self.outcome_at_ms is None or self.outcome_at_ms >= from_ms)
 
 

@@ -121,10 +121,10 @@ def _may_be_swept(removal: GroupRemoval, context: WriteContext) -> bool:
 
 
 def _tombstone_fits_sweep(removal: GroupRemoval, context: WriteContext) -> bool:
-    """Whether the group's tombstone is present or missing as after a sweep."""
+    """Whether the group's tombstone is present or missing as it would be after a sweep."""
     assert removal.group is not None
     profile = context.profile
-    if not profile.deletes_groups:  # the last member removes it, and its tombstone may follow directly
+    if not profile.deletes_groups:  # a group is removed with its last member, perhaps right after this write
         return True
     is_due = removal.is_bare and is_deletable(removal.group, profile)
     if removal.has_group_tombstone:

@@ -48,7 +48,7 @@ class ClassicGroup(Group):
         """The group of a record of type 2.
 
         Raises MalformedRecord (malformed_subscription) where the coordinator cannot parse a consumer's subscription,
-        and TransitionError where it refuses to add a member; both end its load.
+        and TransitionError where it refuses to add a member; both end the load.
         """
         group = cls(group_id, profile)
         group.protocol = value.protocol

@@ -172,7 +172,8 @@ class ModernGroup(Group):
     """The name of the type in Kafka's messages and record names."""
     stable_state: ClassVar[int] = _STABLE
     member_tombstone_types: ClassVar[tuple[int, int, int, int]]
-    """Record types of a member's assignment and target, of the target's epoch, of a member: the order of deletion."""
+    """The record types of a member's assignment, its target, the target's epoch and the member, in order of
+    deletion."""
     group_tombstone_types: ClassVar[tuple[int, int]]
     metadata_type: ClassVar[int]
     """The record type whose tombstone removes the group."""

@@ -23,7 +23,7 @@ _INT16, _INT32 = (-(1 << 15), (1 << 15) - 1), (-(1 << 31), (1 << 31) - 1)
 _MAX_ROWS = (1 << 31) - 1
 """A slot of a hash table has 32 bits for the number of a row."""
 _LONGEST_NAME = GROWTH * ((1 << 15) - 1)
-"""Bytes of a name in its canonical form; in a record its length has 16 bits."""
+"""The maximum size of a name in canonical form: a record has 16 bits for the length of a name."""
 _SMALLEST_KEY = 4
 """A record type and the length of a group id."""
 

@@ -53,7 +53,7 @@ class Acl:
 
 
 def missing_acl(error_name: str, call: str, names: Mapping[str, str | None], *, principal: str | None) -> Acl | None:
-    """The ACL that `principal` lacks when `call` (ListGroups, OffsetDelete, ...) about the named resources is answered
+    """The ACL that `principal` lacks when `call` (ListGroups, OffsetDelete, ...) on the named resources fails with
     `error_name`; None for errors other than missing access."""
     resource = RESOURCES.get(error_name)
     if resource is None:

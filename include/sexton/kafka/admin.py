@@ -1,7 +1,7 @@
 """Requests that change a group's offsets: delete some (OffsetDelete, KIP-496), delete the group, commit for it.
 
-Every function is one request to one coordinator; the result of each partition is data: Kafka's name of the error, None
-without an error. A request that was certainly not carried out (the coordinator loads, the broker cannot be reached) is
+Every function sends one request to one coordinator. Errors of partitions are returned, not raised: Kafka's error name,
+None for success. A request that was certainly not carried out (the coordinator loads, the broker cannot be reached) is
 retried for a while. A request that may have been carried out is not retried: Unsettled is raised, and the caller reads
 the state before it does anything else.
 
@@ -27,12 +27,12 @@ Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
 NO_GENERATION = -1
 OFFSET_COMMIT_BY_NAME = 9
-"""Version 10 knows topics by id only."""
+"""The last version with topic names: version 10 has topic ids only."""
 DEAD = "Dead"
-"""State that a coordinator describes for a group that it does not have, or that is not a classic group."""
+"""State in DescribeGroups for a group that does not exist, or is not a classic group."""
 
 NOT_DONE = "COORDINATOR_LOAD_IN_PROGRESS"
-"""Errors that come before the request is processed: trying again is safe."""
+"""The error that is returned before the request is processed: a retry is safe."""
 
 
 class GroupError(NamedError, BrokerError):
@@ -57,9 +57,9 @@ class GroupNow:
 def delete_offsets(
     session: ClusterSession, group_id: str, partitions: Mapping[str, Collection[int]]
 ) -> dict[Key, ErrorName | None]:
-    """Delete committed offsets of a group, by topic; the answer for each partition.
+    """Delete committed offsets of a group; return each partition's error.
 
-    A partition without an offset gets the same answer as one with an offset. Errors per partition are
+    A partition without a committed offset succeeds like any other. Errors per partition are
     UNKNOWN_TOPIC_OR_PARTITION (the topic is gone: its offsets cannot be deleted like this), GROUP_SUBSCRIBED_TO_TOPIC,
     TOPIC_AUTHORIZATION_FAILED. Raises GroupError for the whole request (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP,
     GROUP_AUTHORIZATION_FAILED), and Unsettled. `session.missing_acl` names the ACL that a refused partition lacks.
@@ -93,7 +93,7 @@ def delete_group(session: ClusterSession, group_id: str) -> ErrorName | None:
 def commit_offsets(
     session: ClusterSession, group_id: str, offsets: Mapping[Key, CommittedValue]
 ) -> dict[Key, ErrorName | None]:
-    """Commit for a group that has no members, as an administrator does; the answer for each partition.
+    """Commit offsets for a group without members, as an administrator does; return each partition's error.
 
     A group that does not exist is created. Errors are per partition, including errors of the whole group
     (UNKNOWN_MEMBER_ID: it has members; GROUP_ID_NOT_FOUND: a share group; GROUP_AUTHORIZATION_FAILED). Raises
@@ -116,7 +116,7 @@ def commit_offsets(
 def topics_with(
     offsets: Mapping[Key, CommittedValue], topic_type: Callable[..., Any], partition_type: Callable[..., Any]
 ) -> list[Any]:
-    """The offsets as the topics of a request that commits them, in that request's types."""
+    """The topics of a request that commits these offsets, in the types of that request."""
     partitions = by_topic(
         (
             topic,
@@ -133,7 +133,7 @@ def topics_with(
 
 
 def group_now(session: ClusterSession, group_id: str) -> GroupNow:
-    """The group by its coordinator's current answer; GroupError when this principal may not describe it."""
+    """The group as its coordinator describes it now; GroupError when this principal may not describe it."""
     request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
 
     def ask() -> GroupNow:
@@ -152,12 +152,12 @@ def group_now(session: ClusterSession, group_id: str) -> GroupNow:
                 protocol_type=group.protocol_type,
                 member_count=len(group.members),
             )
-        # Not a classic group: DescribeGroups knows no others, and the list has their type and state.
+        # Not a classic group: DescribeGroups describes only those; ListGroups has type and state of the others.
         for listed in groups_at(session, node_id):
             if listed.group_id == group_id:
                 return GroupNow(
                     exists=True,
-                    group_type=listed.group_type or "classic",  # brokers before KIP-848 have no other
+                    group_type=listed.group_type or "classic",  # brokers before KIP-848 have only this type
                     state=listed.state,
                     protocol_type=listed.protocol_type,
                 )
@@ -167,8 +167,8 @@ def group_now(session: ClusterSession, group_id: str) -> GroupNow:
 
 
 def _ask_once(session: ClusterSession, group_id: str, request: Any, *, call: str) -> Any:
-    """The coordinator's answer to a request that changes something; repeated only while it was certainly not carried
-    out."""
+    """The coordinator's answer to a request that changes something; retried only when the request was certainly not
+    carried out."""
 
     def ask() -> Any:
         answer = session.call_once(request, node_id=_coordinator(session, group_id, call))

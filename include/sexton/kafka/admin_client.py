@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from sexton.kafka.client import ClientConfig
 
 DEADLINE_MS = 10_000
-"""Timeout of one query: an unreachable broker is waited for until then, not given up at once."""
+"""Timeout of one query. librdkafka uses all of it to wait for an unreachable broker."""
 SETTINGS = {"reconnect.backoff.max.ms": 1_000, "enable.metrics.push": False}
 
 K = TypeVar("K", bound=Hashable)
@@ -31,7 +31,7 @@ LOG.setLevel(logging.WARNING)
 
 
 class Admin:
-    """An AdminClient for one thread; it connects with the first query, and ends with the last reference to it."""
+    """An AdminClient for one thread; it connects at the first query, and closes when its last reference is dropped."""
 
     def __init__(self, config: ClientConfig, *, request_timeout_ms: int) -> None:
         self._throttles: list[Any] = []
@@ -48,7 +48,7 @@ class Admin:
 
 
 def is_local_error(answer: Any) -> bool:
-    """Whether it is a local error of librdkafka, without a broker's answer: such codes are below all of Kafka's."""
+    """Whether `answer` is librdkafka's own error, not a broker's: its codes are lower than all of Kafka's."""
     return isinstance(answer, KafkaError) and bool(answer.code() < KafkaError.UNKNOWN)
 
 

@@ -2,13 +2,13 @@
 
 Groups of all types are listed (ListGroups), their committed offsets fetched (OffsetFetch of many groups per request,
 KIP-709, Kafka 3.0 on): first plainly, and again with require_stable, which shows offsets that an open transaction may
-still change; then they are described (DescribeGroups, and the description of each newer type). It needs DESCRIBE on
-groups and topics.
+still change; then the groups are described (DescribeGroups, and one request for each newer group type). This needs
+DESCRIBE on groups and topics.
 
 Partial failure is data. A group that is refused, or whose coordinator does not answer, is a row with the error. A
-coordinator that moved is looked up again; a broker that failed BROKER_ATTEMPTS times in a row is not queried any more.
-The number of groups in a request follows from the last answers, so that an answer has about OFFSETS_A_REQUEST offsets:
-memory is bounded however large groups are.
+coordinator that moved is looked up again; a broker is not queried any more after BROKER_ATTEMPTS consecutive failures.
+The number of groups in a request is adjusted so that an answer has about OFFSETS_A_REQUEST offsets: memory is bounded
+however large groups are.
 
 `snapshot_group` queries one group in the same way, for changes of a cluster (execution).
 
@@ -53,7 +53,7 @@ from sexton.records import MalformedRecord, decode_subscription
 OFFSET_FETCH_OF_MANY = 8
 OFFSETS_A_REQUEST = 50_000
 FIRST_GROUPS, MAX_GROUPS = 100, 1_000
-"""Groups in the first request, and the most in any request."""
+"""Number of groups in the first request, and the maximum in later ones."""
 ATTEMPTS, BROKER_ATTEMPTS = 4, 3
 _WAIT_S = 0.25
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
@@ -78,12 +78,12 @@ Sink: TypeAlias = Callable[[str, Sequence[Row]], None]
 
 @dataclass(slots=True, kw_only=True)
 class GroupSnapshot:
-    """A group by its coordinator's answers; fields as in archive.admin_snapshots.GROUPS.
+    """A group according to its coordinator; fields as in archive.admin_snapshots.GROUPS.
 
-    `error` is why it is not described. A group that does not exist, or has another type than it was queried with, has
-    no `state`. `offsets` are its committed offsets, `unstable` those that an open transaction may still change (None
-    where that was not asked). `hidden` (the missing ACL, by offset) are requested offsets that this principal may not
-    see.
+    `error` says why the group is not described. A group that does not exist, or is not of the queried type, has no
+    `state`. `offsets` are its committed offsets; `unstable` are the keys of offsets that an open transaction may still
+    change, known if `is_unstable_known`. `hidden` has the requested offsets that this principal may not see, each with
+    the missing ACL.
     """
 
     group_id: str
@@ -122,8 +122,8 @@ class GroupSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOutcome:
-    """The outcome of an admin snapshot: numbers of groups and of groups with a missing answer; errors of failed brokers
-    by id."""
+    """The outcome of an admin snapshot: number of groups, number of groups with an error, and the errors of failed
+    brokers by broker id."""
 
     groups: int
     refused: int
@@ -150,9 +150,9 @@ def snapshot_groups(
     began, size = time.monotonic(), FIRST_GROUPS
     while done < len(groups):
         some = [_group(one) for one in groups[done : done + size]]
-        snapshot.fetch(some)  # first: a later commit must not count as made before the group was seen Empty
+        snapshot.fetch(some)  # first: a commit after the group was seen Empty must not seem older
         snapshot.describe([group for group in some if not group.is_gone])
-        there = [group for group in some if not group.is_gone]  # a group that was gone when queried is no row
+        there = [group for group in some if not group.is_gone]  # a group that was gone when queried gets no row
         sink("groups", [group.row for group in there])
         sink("members", [row for group in there for row in group.members])
         sink("offsets", [row for group in there for row in group.offset_rows])
@@ -168,11 +168,11 @@ def snapshot_groups(
 def snapshot_group(
     session: ClusterSession, group_id: str, group_type: str, wanted: Collection[tuple[str, int]] = ()
 ) -> GroupSnapshot:
-    """Query one group, its offsets last. A broker's refusal is `error`, with the missing ACL if any, never an
-    exception; the other fields then mean nothing.
+    """Query one group; its offsets are fetched last. A broker's refusal is returned in `error`, with the missing ACL if
+    any, and never raised; all other fields are then meaningless.
 
-    For `wanted` offsets that are missing in the answer it checks whether they may be seen: brokers silently leave out
-    hidden ones.
+    `wanted` offsets that are missing from the answer are requested by name, since brokers silently leave out hidden
+    offsets.
     """
     try:
         node_id = session.retrying(lambda: find_coordinator(session, group_id))
@@ -205,8 +205,9 @@ def snapshot_group(
 
 
 class _Query(NamedTuple):
-    """`request` asks about groups by id, and `take` adds the answer about one of them to it. `prefix` is that of the
-    group's fields for the instants and the error; None for unstable offsets, which have none: they may stay unknown."""
+    """`request` builds a request about group ids; `take` stores the answer about one group in its GroupSnapshot.
+    `prefix` is the prefix of the fields that get the error and the instants of request and answer; None for unstable
+    offsets, which have no such fields: they may stay unknown."""
 
     request: Callable[[list[str]], Any]
     take: Callable[[GroupSnapshot, Any], None]
@@ -232,7 +233,7 @@ class _Snapshot:
             self._ask(part, _Query(partial(_describe_request, kind), take, ""))
 
     def fetch(self, some: Sequence[GroupSnapshot]) -> None:
-        # Share groups have no committed offsets. What is pending is of use only where something is committed.
+        # Share groups have no committed offsets. Unstable offsets matter only in groups with committed offsets.
         with_offsets = [group for group in some if group.group_type != SHARE]
         self._ask(with_offsets, _Query(partial(_offsets_request, require_stable=False), _take_offsets, "offsets_"))
         stable = _Query(partial(_offsets_request, require_stable=True), _take_unstable, None)
@@ -257,7 +258,7 @@ class _Snapshot:
             query.set(group, error=passing[group_id])
 
     def _ask_node(self, node_id: int, groups: Sequence[GroupSnapshot], query: _Query) -> dict[str, str]:
-        """One request; transient errors by group id."""
+        """Send one request; return the transient errors by group id."""
         ids = [group.group_id for group in groups]
         if node_id in self.failed:
             return dict.fromkeys(ids, self.failed[node_id])
@@ -265,7 +266,7 @@ class _Snapshot:
         try:
             answers = self.session.call(query.request(ids), node_id=node_id).groups
         except BrokerError as error:
-            # Another error concerns this request alone: a broker may not know it.
+            # Any other error is about this request alone: the broker may not support it.
             self._failures[node_id] += isinstance(error, TransientError)
             if self._failures[node_id] >= BROKER_ATTEMPTS:
                 self.failed[node_id] = error.message
@@ -298,7 +299,8 @@ class _Snapshot:
         return passing
 
     def _coordinators(self, ids: Sequence[str]) -> dict[str, int]:
-        """The current coordinators of groups, in one request; without an answer, the broker that listed the group."""
+        """The current coordinators of groups, from one request; for a group without an answer, the broker that listed
+        it."""
         found = {group_id: self.listed[group_id].coordinator or 0 for group_id in ids}
         try:
             request = FindCoordinatorRequest(key_type=GROUP_COORDINATOR, coordinator_keys=list(ids), min_version=4)
@@ -348,7 +350,7 @@ def _described_classic(group: GroupSnapshot, answer: Any) -> None:
     group.state, group.protocol_type = answer.group_state, answer.protocol_type or None
     group.protocol = answer.protocol_data or None
     group.member_count = len(answer.members)
-    # Only a Stable group's members come with what they sent.
+    # The answer has the members' metadata and assignment only for a Stable group.
     is_stable, is_consumer = answer.group_state == "Stable", answer.protocol_type == _CONSUMER_PROTOCOL
     is_readable = is_consumer and is_stable
     topics: set[str] | None = set() if is_consumer and (is_stable or not answer.members) else None
@@ -380,7 +382,7 @@ def _described_modern(group: GroupSnapshot, answer: Any) -> None:
     is_known = kind != STREAMS or answer.topology is not None or not answer.members
     for member in answer.members:
         subscription = sorted(set(getattr(member, "subscribed_topic_names", None) or ()))
-        has_regex = bool(getattr(member, "subscribed_topic_regex", None))  # what it resolves to is not answered
+        has_regex = bool(getattr(member, "subscribed_topic_regex", None))  # its matches are not in the answer
         is_known = is_known and not has_regex
         topics |= set(subscription)
         shown = None if kind == STREAMS or has_regex else subscription

@@ -2,12 +2,12 @@
 
 The coordinator of the log partition keeps serving its state in memory. A 4.x coordinator notices at its next write that
 the log does not end where it left it, so it loads itself again (CoordinatorRuntime: "out of sync with the underlying
-log"); until then requests that wait for their write to be committed may time out, and that write is answered
+log"). Until then, requests that wait for their write to be committed may time out; that next write is answered
 NOT_COORDINATOR though it is in the log. Older coordinators notice when the log partition gets another leader, or when
 they restart.
 
-One wrong byte can keep a coordinator from loading at all: so this accepts only record batches of tombstones of
-offsets (record types 0 and 1) of groups that belong to this log partition, without a producer. Follows
+One wrong byte can make it impossible for a coordinator to load, so this accepts only record batches of tombstones of
+offsets (record types 0 and 1) of groups that belong to this log partition, without a producer id. Follows
 KafkaApis.handleProduceRequest and LogValidator.
 """
 
@@ -30,7 +30,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may write to an internal topic (KafkaApis.handleProduceRequest)."""
 ALL_REPLICAS = -1
 PRODUCE_BY_NAME = 12
-"""Version 13 names the topic by its id."""
+"""The last version with the topic's name: version 13 has its id."""
 PRODUCE_TIMEOUT_MS = 15_000
 NO_PRODUCER = -1
 BASE_OFFSET_ZERO = bytes(8)
@@ -40,13 +40,13 @@ BASE_OFFSET_ZERO = bytes(8)
 def append_tombstones(
     config: ClientConfig, log_partition: int, batches: bytes, *, connect: Connect = ClusterSession
 ) -> int:
-    """Append whole record batches, one Produce with acks=all for each; returns the log_offset of the first.
+    """Append record batches, one Produce with acks=all for each; return the log_offset of the first batch.
 
     `batches` come from `coordinator.tombstones.encode_batches`, with rising base offsets, which the broker replaces.
     Their timestamps must not be ahead of the broker's clock by more than an hour. Raises Refused for anything but
     tombstones of offsets of this log partition, NotAllowed without WRITE on the topic, BrokerError when the broker
-    refuses a batch, Unsettled when a batch may have been appended. The last two contain the number of batches appended
-    before.
+    refuses a batch, Unsettled when a batch may have been appended. The messages of the last two give the number of
+    batches that were appended before that batch.
     """
     framed = list(read_batches(batches))
     with connect(replace(config, client_id=ADMIN_CLIENT_ID)) as session:

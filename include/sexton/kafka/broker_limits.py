@@ -1,7 +1,7 @@
 """Asks the brokers for their clock, for max.message.bytes of a topic and for offsets.retention.minutes.
 
-Verdicts and writes need them. Only the leader of the controllers reports its clock, with the quorum (KIP-836). The
-clocks of other brokers show in the timestamps that they wrote.
+Verdicts and writes need these values. Only the active controller reports its clock, in DescribeQuorum (KIP-836). The
+clocks of brokers show in the timestamps that they wrote.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from sexton.kafka.topics import Topic, ask_offsets, requests_to_leaders
 from sexton.topics import METADATA_TOPIC
 
 NEWEST_STAMP = -3
-"""Asks for the record with the largest timestamp (KIP-734)."""
+"""Timestamp in ListOffsets that asks for the record with the largest timestamp (KIP-734)."""
 _WITH_TIMES = 1  # version of DescribeQuorum
 _WITH_NEWEST_STAMP = 7  # version of ListOffsets
 
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 def controller_time_ms(session: ClusterSession) -> int | None:
-    """The clock of the leader of the controllers, in ms; None without KRaft, and without the right to ask.
+    """The clock of the active controller, in epoch ms; None without KRaft, and without the right to ask.
 
-    It needs DESCRIBE on the cluster.
+    Needs DESCRIBE on the cluster.
     """
     Data = DescribeQuorumRequest.TopicData  # noqa: N806 (a class)
     topics = [Data(topic_name=METADATA_TOPIC, partitions=[Data.PartitionData(partition_index=0)])]
@@ -45,9 +45,9 @@ def controller_time_ms(session: ClusterSession) -> int | None:
 
 
 def newest_stamp_ms(session: ClusterSession, topic: Topic) -> int:
-    """The largest timestamp of a record in any partition of a topic that has a leader; -1 without one.
+    """The largest record timestamp in a topic, of its partitions that have a leader; -1 if there is none.
 
-    Also -1 where brokers do not know the request (before Kafka 3.0).
+    Also -1 where brokers do not support the request (before Kafka 3.0).
     """
     newest_ms = -1
     for node_id, asked in requests_to_leaders([topic], lambda _: [NEWEST_STAMP]):
@@ -64,7 +64,7 @@ def max_message_bytes(session: ClusterSession, topic: str) -> int | None:
 def retention_minutes(session: ClusterSession) -> int | None:
     """A broker's offsets.retention.minutes; None where this principal may not see it.
 
-    It needs DESCRIBE_CONFIGS on the cluster. One broker is asked: in practice all brokers have the same value.
+    Needs DESCRIBE_CONFIGS on the cluster. One broker is asked: in practice all brokers have the same value.
     """
     broker = session.broker_ids[0]
     return _number(session, RETENTION_MINUTES, (BROKER, str(broker)))
@@ -77,7 +77,7 @@ def _number(session: ClusterSession, name: str, resource: Resource) -> int | Non
 
 
 def _known(ask: Callable[[], T]) -> T | None:
-    """The answer to a request that only newer releases know; None from an older broker."""
+    """The answer to a request that only newer releases support; None from an older broker."""
     try:
         return ask()
     except TransientError:

@@ -45,11 +45,11 @@ class Described:
 
 
 def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSettings, list[str]]:
-    """The settings that decide how offsets are kept and written: of the broker with the lowest id, and of the offsets
-    topic.
+    """The settings of the broker with the lowest id and of the offsets topic that decide how offsets are kept and
+    written; and warnings.
 
-    Every broker is asked, since each decides for the log partitions that it leads. An unreported setting is left out,
-    with a warning that names the ACL; a topic that the cluster does not show has no settings.
+    Every broker is asked, since each decides for the log partitions that it leads. If settings are not reported, they
+    are left out, and a warning names the missing ACL. A topic that the cluster does not show has no settings.
     """
     first, *others = session.broker_ids
     of_broker, of_topic = described(session, (BROKER, str(first)), (TOPIC, topic))
@@ -64,7 +64,7 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
             (answer,) = described(session, (BROKER, str(broker)))
             code = answer.error_code
             why = session.named(error_name(code), "DescribeConfigs", topic=topic) if code else None
-        except BrokerError as error:  # it does not end the snapshot
+        except BrokerError as error:  # a broker that does not answer does not end the snapshot
             why = error.message
         if why is None:
             brokers[broker] = _of_coordinator(answer)
@@ -79,7 +79,7 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
 
 
 def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """The settings in which brokers differ, each with its value by broker id; "" where one does not report it."""
+    """The settings in which brokers differ, each with its value by broker id; "" where a broker does not report it."""
     names = sorted({name for settings in brokers.values() for name in settings})
     values = {
         name: {str(broker): settings.get(name, "") for broker, settings in sorted(brokers.items())} for name in names
@@ -88,7 +88,7 @@ def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str,
 
 
 def described(session: ClusterSession, *resources: Resource) -> list[Described]:
-    """The reported settings of each resource. There may be at most one broker, which is asked for its own settings."""
+    """The reported settings of each resource. At most one may be a broker, which is asked for its own settings."""
     asked = [ConfigResource(kind, name) for kind, name in resources]
     answers = session.ask_admin(lambda admin: admin.describe_configs(asked))
     return [_described(answers[resource]) for resource in asked]

@@ -2,7 +2,7 @@
 
 Accepted are the names of the Java clients and of librdkafka, as in a client.properties file, with or without Spark's
 `kafka.` prefix; an unknown name is refused, because a setting that is silently ignored is worse than an error. Secrets
-never show in a repr. Mechanisms: PLAINTEXT, SSL with PEM files, SASL with PLAIN, SCRAM, OAUTHBEARER by client
+never show in a repr. Mechanisms: PLAINTEXT, SSL with PEM files, SASL with PLAIN, SCRAM, OAUTHBEARER with client
 credentials (KIP-768).
 """
 
@@ -40,7 +40,7 @@ SPELLINGS = (
     ("key_password", "ssl_password", "ssl.key.password", ("ssl.key.password",)),
 )
 FIELDS = {name: own for own, _, _, names in SPELLINGS for name in names}
-# Handled by name: they set no field.
+# Handled by name: it sets no field.
 CHECKS_HOSTNAME = "ssl.endpoint.identification.algorithm"
 OTHERS = (JAAS, OAUTH_EXTENSIONS, "ssl.truststore.type", "ssl.keystore.type", CHECKS_HOSTNAME)
 # Fixed behaviour of this client: the only allowed values.
@@ -61,7 +61,7 @@ ALLOWED_VALUES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """How to reach one cluster. `certificate_file` may hold the key too, as a Java PEM keystore does."""
+    """How to reach one cluster. `certificate_file` may contain the key too, as a Java PEM keystore does."""
 
     bootstrap_servers: str
     client_id: str = "sexton"
@@ -132,7 +132,7 @@ class ClientConfig:
 def client_config(
     properties: Mapping[str, str], *, bootstrap_servers: str | None = None, where: object = None
 ) -> ClientConfig:
-    """The settings in `properties`; `bootstrap_servers` overrides theirs. Errors name their source, `where`."""
+    """The settings in `properties`; `bootstrap_servers` overrides the one there. Errors name `where`, their source."""
     plain = {name.removeprefix("kafka."): value.strip() for name, value in properties.items()}
     names = [*FIELDS, *OAUTH_FIELDS, *OTHERS, *ALLOWED_VALUES]
     if unknown := sorted(name for name in plain if name not in names):

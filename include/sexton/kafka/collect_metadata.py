@@ -63,7 +63,7 @@ def collect_metadata(
 
 
 def log_ends(session: ClusterSession, topic: Topic) -> list[LogEnds]:
-    """Begin and end of every partition that has a leader, in order."""
+    """Begin and end of every partition that has a leader, in order of partitions."""
     starts = list_offsets(session, [topic], timestamp=EARLIEST)
     ends = list_offsets(session, [topic], timestamp=LATEST)
     stable = list_offsets(session, [topic], timestamp=LATEST, isolation=READ_COMMITTED)

@@ -1,7 +1,7 @@
-"""Where the logs of user topics leave given leader epochs (OffsetForLeaderEpoch), as a consumer asks before it resumes.
+"""End offsets of leader epochs in the logs of user topics (OffsetForLeaderEpoch), as a consumer asks before it resumes.
 
-A consumer that committed the leader epoch of the last record it read has its offset validated (KIP-320): if the log
-leaves that epoch before the offset, the records it read were truncated. The request needs DESCRIBE on the topic.
+A consumer that committed the leader epoch of the last record it read has its offset validated (KIP-320): if that epoch
+ends below the offset, records that it read were truncated. The request needs DESCRIBE on the topic.
 Partitions without an answer are left out: no truncation is claimed for them.
 """
 
@@ -16,7 +16,7 @@ from sexton.kafka.topics import ask_epoch_ends, describe_cluster, requests_to_le
 def epoch_ends(
     session: ClusterSession, epochs: Mapping[Key, Collection[int]], *, as_of_ms: int
 ) -> dict[Key, list[TimePoint]]:
-    """The ends of leader epochs, as points of the instant `as_of_ms`; -1 where the log has no such epoch.
+    """The ends of leader epochs, as points with the instant `as_of_ms`; -1 where the log has no such epoch.
 
     The current epoch of a partition is not asked for: it has not ended.
     """

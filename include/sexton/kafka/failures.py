@@ -1,7 +1,7 @@
 """Errors between a client and a cluster, in one line each.
 
-A transient failure is a TransientError; a request that was sent and may have been carried out is Unsettled; a refusal
-needs a person.
+A transient failure is a TransientError; a request that was sent and may have been carried out is Unsettled; after a
+refusal a person has to act.
 """
 
 import kafka.errors as kafka_errors
@@ -22,7 +22,7 @@ RENAMED = {
     10: "MESSAGE_TOO_LARGE",
     17: "INVALID_TOPIC_EXCEPTION",
 }
-"""Error names in which kafka-python differs from Kafka."""
+"""Kafka's names of the errors that kafka-python names differently."""
 
 AMBIGUOUS = frozenset(
     {
@@ -36,8 +36,8 @@ AMBIGUOUS = frozenset(
         "KAFKA_STORAGE_ERROR",
     }
 )
-"""Errors that do not exclude an append: records were appended and not committed in time, or leadership moved; they may
-survive (CoordinatorOperationExceptionHelper turns REQUEST_TIMED_OUT into COORDINATOR_NOT_AVAILABLE)."""
+"""Errors after which records may be in the log: they were appended and not replicated in time, or leadership moved
+(CoordinatorOperationExceptionHelper turns REQUEST_TIMED_OUT into COORDINATOR_NOT_AVAILABLE)."""
 
 
 class TransientError(BrokerError):
@@ -49,7 +49,7 @@ class Unsettled(BrokerError):
 
 
 class NamedError(SextonError):
-    """An error of Kafka's, by Kafka's name: `error_name`."""
+    """An error that has a name in Kafka: `error_name`."""
 
     def __init__(self, message: str, *, where: object = None, fix: str | None = None, error_name: str = "") -> None:
         self.error_name = error_name

@@ -33,7 +33,8 @@ from sexton.records import ZERO_UUID, parse_kafka_uuid
 
 LAST_VERSION_BY_NAME = 12
 FIRST_VERSION_BY_ID = 13
-"""By id (Kafka 3.1) no byte of a recreated topic can be returned; later versions add nothing that is needed here."""
+"""The first version with topic ids (Kafka 3.1), which exclude bytes of a recreated topic; later versions add nothing
+that is needed here."""
 RESPONSE_BYTES = 8 * 1024 * 1024
 MAX_WAIT_MS = 500
 
@@ -50,17 +51,16 @@ class OutOfRangeError(LogChangedError):
 
 
 class DivergedError(LogChangedError):
-    """An election truncated records that were read already: from here on this is another log (KIP-320)."""
+    """An election truncated records that were read already: the log now has other records there (KIP-320)."""
 
 
 class LeaderMovedError(LogChangedError):
-    """Another leader was elected, and another reader has read the batches before these: they cannot be validated
-    here."""
+    """Another leader was elected while another reader reads the earlier batches: this reader cannot validate those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatches:
-    """Whole batches in log order, and the broker's partition data in the same answer.
+    """Complete batches in log order, and the broker's partition data in the same answer.
 
     `next_offset` is the offset after the last batch of `data`; `leader_epoch` is that of this batch, -1 when unknown.
     """
@@ -76,10 +76,10 @@ class FetchedBatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frames:
-    """The batches of one answer that begin in a range: bytes [start_byte, end_byte), none when these are equal.
+    """The batches of one answer that begin in a range: bytes [start_byte, end_byte); no batch when the two are equal.
 
-    `next_offset` is the offset after the last whole batch, also if that batch belongs to an earlier range; None when
-    the answer has no whole batch below the range's end. `is_last` when a batch at or above the range's end follows.
+    `next_offset` is the offset after the last complete batch, also if that batch belongs to an earlier range; None if
+    the answer has no complete batch below the range's end. `is_last`: a batch at or above the range's end follows.
     `leader_epoch` is that of the last batch in the range, -1 when there is none or it is unknown.
     """
 
@@ -92,7 +92,7 @@ class Frames:
 
 
 class Pace:
-    """Limits readers in several threads to a number of bytes per second; an answer has at most a second's worth."""
+    """Limits readers in several threads to a number of bytes per second; an answer has at most one second's bytes."""
 
     def __init__(
         self,
@@ -121,8 +121,8 @@ class Pace:
 class BatchReader:
     """Reads a partition's batches, one answer of a broker at a time.
 
-    At most `response_bytes`, and what the pace allows for a second, are held at a time; a single larger batch still
-    comes whole.
+    An answer has at most `response_bytes` and at most the bytes that the pace allows in a second; a single larger batch
+    is still returned complete.
     """
 
     def __init__(self, where: str, response_bytes: int, pace: Pace | None) -> None:
@@ -165,7 +165,7 @@ class BatchReader:
                 empty_answers += 1
 
     def _damaged(self, size_bytes: int, position: int) -> BrokerError:
-        """The error for bytes without a whole batch."""
+        """The error for bytes without a complete batch."""
         return BrokerError(f"got {size_bytes} bytes that hold no whole batch at {position}", where=self.where)
 
 
@@ -203,9 +203,9 @@ class LogReader(BatchReader):
     def read(self, *, start: int, end: int) -> Iterator[FetchedBatches]:
         """The batches whose base offset is in [start, end), in order, one answer of the leader at a time.
 
-        Ranges are read in the order of the log. Raises LogChangedError as the class says and when the log does not
-        hold `start` any more or ends below `end`, UsageError when the topic is absent or may not be read, BrokerError
-        when the leader cannot be reached for a minute.
+        Call it with ranges in log order. Raises LogChangedError as the class says, and when the log no longer has
+        `start` or ends below `end`, UsageError when the topic is absent or may not be read, BrokerError when the leader
+        cannot be reached for a minute.
         """
 
         def ask(position: int) -> Any:
@@ -219,7 +219,7 @@ class LogReader(BatchReader):
     def _fetch(self, position: int, end: int) -> Any:
         if self._leader is None or not self._is_sure:
             self._leader = self._find(position)
-        leader, self._is_sure = self._leader, False  # until this has worked
+        leader, self._is_sure = self._leader, False  # until this request has worked
         answers = fetch_partitions(
             self._session,
             leader.node_id,
@@ -236,12 +236,13 @@ class LogReader(BatchReader):
         if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
             raise OutOfRangeError(f"the log does not hold offset {position}", where=self.where)
         if found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
-            # Also the answer of a broker that just lost the partition or has not learned of it; Metadata says if the
-            # topic is gone.
+            # A broker that just lost the partition, or has not yet learned of it, answers this too; Metadata says
+            # whether the topic is gone.
             raise TransientError("the broker does not know the partition", where=self.where)
         self._session.check(found.error_code, "Fetch", where=self.where, topic=self._topic)
         if not found.records and found.high_watermark < end:
-            # What is missing was cut off, or the new leader has to learn that it is committed: no empty range at all.
+            # The missing records were truncated, or the new leader has not learned yet that they are committed. In
+            # either case the range is not empty.
             why = f"the log was committed up to {end}, now to {found.high_watermark}"
             raise LogChangedError(why, where=self.where)
         self._is_sure = True
@@ -285,10 +286,10 @@ def fetch_partitions(
     min_version: int | None = None,
     where: str,
 ) -> dict[int, Any] | None:
-    """One broker's answer to Fetch, by partition, for the offset and the leader epoch in `positions`.
+    """One broker's answer to Fetch, by partition; `positions` has the offset and the leader epoch of each partition.
 
     None where the client is over its quota: the answer then has no partition at all
-    (FetchContext.getThrottledResponse), and the call has waited. The caller handles error codes of partitions.
+    (FetchContext.getThrottledResponse), and this has waited. The caller handles error codes of partitions.
     """
     Wanted = FetchRequest.FetchTopic.FetchPartition  # noqa: N806 (a class)
     partitions = [
@@ -315,10 +316,10 @@ def fetch_partitions(
 
 
 def frame(data: bytes, *, start: int, end: int) -> Frames:
-    """Find the whole batches in `data` whose base offset is in [start, end); a truncated batch at the end is ignored.
+    """Find the complete batches in `data` whose base offset is in [start, end); an incomplete last batch is ignored.
 
     A batch belongs to the range that contains its base offset. An entry of magic 0 or 1 has the offset of its last
-    record in that field, which works as well: it is the same number for every reader.
+    record in that field. This works too: every reader sees the same number.
     """
     at = start_byte = 0
     first: int | None = None

@@ -1,6 +1,6 @@
 """Answers of a cluster's coordinators about groups: groups with type and state, and committed offsets.
 
-Offsets are as OffsetFetch by name returns them, plain or stable only (KIP-447).
+Offsets are as OffsetFetch with topic names returns them: all, or stable ones only (KIP-447).
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ from sexton.kafka.topics import TopicPartition, by_topic
 
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 OFFSET_FETCH_BY_NAME = 9
-"""The last version that names topics; its answer is what clients call the committed offset."""
+"""The last version with topic names. Its answers are what clients call committed offsets."""
 
 CommittedValue: TypeAlias = tuple[int, int | None, str]
 """Offset, leader epoch (None when it is not known), metadata."""
@@ -32,7 +32,7 @@ class GroupListing:
     state: str
     protocol_type: str
     coordinator: int | None = None
-    """Id of the broker that lists it."""
+    """Id of the broker that lists the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ def committed_offsets(
     Asked = OffsetFetchRequest.OffsetFetchRequestGroup  # noqa: N806 (a class)
     named = by_topic(sorted(only or ())).items()
     topics = [Asked.OffsetFetchRequestTopics(name=topic, partition_indexes=some) for topic, some in named]
-    # Up to version 7 (Kafka 2.8) the request and its answer are those of one group.
+    # Up to version 7 (Kafka 2.8) request and answer are about one group.
     of_one = {"group_id": group_id, "topics": None if only is None else topics}
     request = OffsetFetchRequest(
         groups=[Asked(**of_one)], **of_one, require_stable=require_stable, max_version=OFFSET_FETCH_BY_NAME
@@ -165,6 +165,6 @@ def find_coordinator(session: ClusterSession, group_id: str) -> int:
 
 def coordinator_of(session: ClusterSession, key: str, *, key_type: int = GROUP_COORDINATOR) -> Any:
     """The answer about the coordinator of a group or of a transactional id: its `error_code` and `node_id`."""
-    # Up to version 3 (Kafka 2.8) a request has one key, and the answer is about it.
+    # Up to version 3 (Kafka 2.8) a request has one key, and the answer is about that key.
     answer = session.call(FindCoordinatorRequest(key_type=key_type, key=key, coordinator_keys=[key]))
     return answer.coordinators[0] if answer.coordinators else answer

@@ -1,7 +1,7 @@
 """The jars that Spark and the embedded broker need: pinned in jars.lock, fetched once into the cache, verified.
 
 jars.lock is flat: every artifact of a set with its size and SHA-256, so nothing is resolved at run time, and a jar that
-was replaced on its way is refused (`python -m sexton_dev.jar_lock` makes it again). Fetching is jgo's work. Maven's
+was replaced in transit is refused (`python -m sexton_dev.jar_lock` writes the file anew). jgo fetches the jars. Maven's
 local repository is used first. The remote repository is jgo's default unless the user configures another:
 `[repositories]` in jgo's own settings file, or a mirror of `central` in Maven's settings.xml; HTTP(S) proxies as usual.
 """
@@ -38,7 +38,7 @@ JarSet = Literal["kafka", "spark", "s3"]
 
 ALL_SETS: tuple[JarSet, ...] = get_args(JarSet)
 EVERYWHERE: tuple[JarSet, ...] = ("kafka", "spark")
-"""`s3` is the AWS SDK for Iceberg's S3FileIO: only where the warehouse is in an object store, not fetched unasked."""
+"""The sets that are always needed. `s3` (AWS SDK for Iceberg's S3FileIO) is only for a warehouse in an object store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def _fetch_one(context: "MavenContext", jar: Jar, folder: Path) -> None:
     try:
         for attempt in retrying:
             with attempt:
-                # A partial file of an earlier attempt would be taken for a whole one.
+                # A partial file of an earlier attempt would be taken for a complete one.
                 if wanted.cached_path and attempt.retry_state.attempt_number > 1:
                     wanted.cached_path.unlink(missing_ok=True)
                     context.local_repos.clear()

@@ -1,8 +1,8 @@
 """Joins a classic group and leaves it before the rebalance is over: the group becomes Empty again (KIP-211).
 
-The member is of the group's own protocol type and supports every usual protocol of it, so that it disturbs nobody: a
-real member that joins meanwhile only waits for the current rebalance. It has no instance id and takes no assignment (no
-SyncGroup).
+The member has the group's protocol type and supports every usual protocol of that type, so that it disturbs nobody: a
+real member that joins meanwhile only waits for the current rebalance. Our member has no instance id and takes no
+assignment (no SyncGroup).
 Not here: which groups may be joined (execution).
 """
 
@@ -22,10 +22,11 @@ _SUBSCRIPTION = b"\0\0" + b"\0\0\0\0"
 """ConsumerProtocolSubscription of version 0 up to its user data: no topics."""
 _NO_USER_DATA = b"\xff\xff\xff\xff"
 _LATER_VERSION = b"\0\0\0\x08" + 2 * b"\x7f\xff\xff\xff"
-"""User data of a Kafka Streams client of a later version, of which a leader reads only that (version probing)."""
+"""User data of a Kafka Streams client of a later version: a leader reads only the version of it (version probing)."""
 _WORKER = b"\0\0" + b"\x7f" + 7 * b"\xff"
 """State of a Connect worker: no URL, and it has read more of the config topic than any other. A leader that sees it
-assigns nothing, reads that topic and joins again; it would else give us tasks, and wait 5 minutes for our return."""
+assigns nothing, reads that topic and joins again; otherwise it would assign us tasks, and wait 5 minutes for our
+return."""
 PROTOCOLS: Mapping[str, Mapping[str, bytes]] = {
     "consumer": {
         **dict.fromkeys(("range", "roundrobin", "sticky", "cooperative-sticky"), _SUBSCRIPTION + _NO_USER_DATA),
@@ -39,7 +40,7 @@ PROTOCOLS: Mapping[str, Mapping[str, bytes]] = {
 }
 """Names and metadata of the protocols that our member supports, for each protocol type that can be joined."""
 TIMEOUT_MS = 10_000
-"""Timeout of its session, which ends if the process dies, and of the rebalance."""
+"""Our member's session timeout, after which it is removed if this process dies, and its rebalance timeout."""
 _MEMBER_ID_REQUIRED = "MEMBER_ID_REQUIRED"
 _TRIES, _WAIT_S = 100, 0.02
 
@@ -47,10 +48,10 @@ _TRIES, _WAIT_S = 100, 0.02
 def join_and_leave(
     joining: ClusterSession, leaving: ClusterSession, group_id: str, protocol_type: str
 ) -> ErrorName | None:
-    """Join and leave; None when the group was joined, else Kafka's error name. Unsettled without an answer.
+    """Join and leave; return None when the group was joined, else Kafka's error name. Unsettled without an answer.
 
-    The answer to JoinGroup only comes at the end of the rebalance, so another session leaves. A group that is no longer
-    Empty, or of another protocol type, is not joined: it would change.
+    The answer to JoinGroup comes only at the end of the rebalance, so another session leaves. A group that is no longer
+    Empty, or has another protocol type, is not joined, because joining would change it.
     """
     node_id = find_coordinator(leaving, group_id)
     answer = joining.call_once(_join(group_id, "", protocol_type), node_id=node_id)

@@ -1,10 +1,10 @@
 """Tokens for SASL/OAUTHBEARER: the client credentials grant (KIP-768), as Java's clients and librdkafka do it.
 
-Both clients get tokens from here: by HTTP basic authentication and a form with `grant_type` and `scope`. librdkafka
-could fetch them itself, but it reads answers of any size into memory and logs their content.
+Both clients get their tokens from here. The request has HTTP basic authentication and a form with `grant_type` and
+`scope`. librdkafka could fetch tokens itself, but it reads answers of any size into memory and logs their content.
 
 The endpoint is not trusted: requests have a deadline, redirects are never followed, long or compressed answers are not
-read, and no error shows the client's secret, a token or any text of the endpoint.
+read, and no error shows the client's secret, a token or any text from the endpoint.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from sexton.errors import SextonError, UsageError
 from sexton.kafka.failures import TransientError
 
 DEADLINE_S = 10.0
-"""Deadline of all attempts together: a connection waits no longer for a token."""
+"""Deadline for all attempts together: the longest time that a connection waits for a token."""
 ATTEMPT_S = 5.0
 ANSWER_BYTES = 1024 * 1024
 LIFETIME_USED = 0.8
@@ -51,7 +51,7 @@ LibrdkafkaToken: TypeAlias = tuple[str, float, str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
-    """The token endpoint and the client's credentials. `ca_file` has the CAs of the endpoint, None: the usual ones;
+    """The token endpoint and the client's credentials. `ca_file` has the endpoint's CAs (None: the usual CAs);
     `extensions` are sent along with the token (KIP-342)."""
 
     token_endpoint: str
@@ -125,7 +125,7 @@ def fetch_token(
 def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadline: float) -> tuple[str, float]:
     place = urlsplit(credentials.token_endpoint).hostname
     try:
-        with ThreadPoolExecutor(1) as own:  # a thread may have a running loop already, as in a notebook
+        with ThreadPoolExecutor(1) as own:  # this thread may have a running event loop already, as in a notebook
             asked = own.submit(asyncio.run, _post(credentials, within_s=min(deadline - clock(), ATTEMPT_S)))
             status, body = asked.result()
     except (httpx.HTTPError, OSError) as error:
@@ -145,8 +145,8 @@ def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadli
 
 
 async def _post(credentials: ClientCredentials, *, within_s: float) -> tuple[int, bytes]:
-    """Status and body of one request. httpx has timeouts between bytes only, also for headers: here the deadline is for
-    all."""
+    """Status and body of the answer to one request. httpx only has timeouts between bytes, also for headers; `within_s`
+    limits the whole request."""
     form = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
     auth = httpx.BasicAuth(credentials.client_id, credentials.client_secret)
     async with (
@@ -157,7 +157,7 @@ async def _post(credentials: ClientCredentials, *, within_s: float) -> tuple[int
         ) as response,
     ):
         body = b""
-        async for chunk in response.aiter_raw():  # never decompressed: a few bytes may stand for gigabytes
+        async for chunk in response.aiter_raw():  # never decompressed: a few bytes may inflate to gigabytes
             body += chunk
             if len(body) > ANSWER_BYTES:
                 raise UsageError("the token endpoint answers with more than a token", where=response.url.host)
@@ -176,7 +176,7 @@ def _authorities(credentials: ClientCredentials) -> ssl.SSLContext | bool:
 
 
 def _refusal(status: int, body: bytes, *, where: object) -> SextonError:
-    """The error for a refusal, by the code of RFC 6749 (invalid_client, invalid_scope, ...) if any, never by the
+    """The error for a refusal; it has the code of RFC 6749 (invalid_client, invalid_scope, ...) if any, never the
     answer's text."""
     try:
         said: Any = json.loads(body)

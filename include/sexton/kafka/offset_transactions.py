@@ -1,12 +1,13 @@
-"""Commits offsets in a transaction without a group member: begin, pend, end, each by its own request (KIP-98, KIP-447).
+"""Commits offsets in a transaction without a group member: begin, pend, end, each its own request (KIP-98, KIP-447).
 
-A pending offset is in the log and has no effect until the transaction's end. At COMMIT it takes effect only if there is
-no newer record of the same key, so a client that reads the log up to it before the end can compare and set.
+A pending offset is in the log and has no effect until the transaction's end. At COMMIT it takes effect only if the log
+has no newer record of the same key. So a client that reads the log up to its pending offset, and only then ends the
+transaction, can compare and set.
 confluent-kafka cannot do this: it decides itself when to end, and writes metadata with a trailing NUL.
 
-Every request may be repeated after a transient error: a pending offset counts once, by its last record. A request
-without an answer is Unsettled: `begin` with the same transactional id fences that producer and ends its transaction.
-Requests are those of producers before KIP-890 part 2, which brokers from 2.5 to 4.x take.
+Every request may be repeated after a transient error: of several records of a pending offset only the last counts. A
+request without an answer raises Unsettled: `begin` with the same transactional id fences that producer and ends its
+transaction. Requests are those of producers before KIP-890 part 2, which brokers from 2.5 to 4.x accept.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,8 @@ from sexton.kafka.group_state import TRANSACTION_COORDINATOR, CommittedValue, co
 from sexton.kafka.session import ClusterSession
 
 TIMEOUT_MS = 5_000
-"""When a coordinator aborts the open transaction of a dead process. Until then clients get UNSTABLE_OFFSET_COMMIT."""
+"""Time after which the coordinator aborts the open transaction of a dead process. Until then clients get
+UNSTABLE_OFFSET_COMMIT."""
 _PASSING = AMBIGUOUS | {"COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"}
 
 
@@ -40,8 +42,8 @@ class ProducerIdentity:
 
 
 def begin(session: ClusterSession, transactional_id: str) -> ProducerIdentity:
-    """A producer of this transactional id. An earlier producer's open transaction has ended when this returns, and its
-    marker is in the log."""
+    """A producer with this transactional id. When this returns, an earlier producer's open transaction has ended, and
+    the transaction's marker is in the log."""
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS, max_version=4)
 
     def ask() -> Any:
@@ -59,7 +61,8 @@ def begin(session: ClusterSession, transactional_id: str) -> ProducerIdentity:
 def pend(
     session: ClusterSession, producer: ProducerIdentity, group_id: str, offsets: Mapping[Key, CommittedValue]
 ) -> dict[Key, ErrorName | None]:
-    """Write offsets of a group as pending; the answer for each partition. A group that does not exist is created."""
+    """Write offsets of a group as pending; return each partition's error, None for success. A group that does not exist
+    is created."""
     announced = AddOffsetsToTxnRequest(**asdict(producer), group_id=group_id, max_version=3)
     _ask_coordinator(session, producer.transactional_id, announced, group_id=group_id)
     PendedTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic  # noqa: N806 (a class)
@@ -76,7 +79,7 @@ def pend(
 
 
 def end(session: ClusterSession, producer: ProducerIdentity, *, committed: bool) -> None:
-    """End the transaction. Its marker is written shortly afterwards."""
+    """End the transaction. The coordinator writes its marker shortly afterwards."""
     request = EndTxnRequest(**asdict(producer), committed=committed, max_version=3)
     _ask_coordinator(session, producer.transactional_id, request)
 
@@ -84,7 +87,7 @@ def end(session: ClusterSession, producer: ProducerIdentity, *, committed: bool)
 def _ask_coordinator(
     session: ClusterSession, transactional_id: str, request: Any, *, group_id: str | None = None
 ) -> Any:
-    """The answer of a transactional id's coordinator; GroupError for an error that is not transient."""
+    """The answer of the transactional id's coordinator; GroupError for an error that is not transient."""
     where = f"transactional id {transactional_id}"
     call = type(request).__name__.removesuffix("Request")
 

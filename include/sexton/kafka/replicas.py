@@ -2,7 +2,7 @@
 
 A consumer's Fetch from version 11 on (KIP-392) is answered by every broker that has a replica, leader or not, from its
 own log up to its own high watermark, with its own offsets. DescribeProducers is answered from the broker's own producer
-state. Everything else (ListOffsets, OffsetForLeaderEpoch) only leaders answer.
+state. Only leaders answer other requests (ListOffsets, OffsetForLeaderEpoch).
 
 A broker without an answer is a finding about its replica: ReplicaFault has the reason, and the other replicas are still
 read.
@@ -77,7 +77,7 @@ class LogMovedError(ReplicaFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """A replica of a log partition by the cluster's Metadata; `leader_epoch` is the partition's, -1 when unknown.
+    """A replica of a log partition in the cluster's Metadata; `leader_epoch` is the partition's, -1 when unknown.
 
     `reassignment` is `adding` or `removing` while the replica is being moved; None otherwise, and without the right to
     ask (DESCRIBE on the cluster).
@@ -123,8 +123,8 @@ class ReplicaTransaction:
 class ReplicaProbe:
     """A broker's answer about its replica; offsets are None where it gave none.
 
-    `open_transactions` is None where they are not known (brokers before Kafka 2.8). `suspicion` is a contradiction to
-    another replica. `fault`, `error` and `fix` are set where the broker did not answer.
+    `open_transactions` is None where they are not known (brokers before Kafka 2.8). `suspicion` describes a
+    contradiction to another replica. `fault`, `error` and `fix` are set where the broker did not answer.
     """
 
     broker: int
@@ -145,7 +145,7 @@ class ReplicaProbe:
 def describe_replicas(
     session: ClusterSession, topic: str = OFFSETS_TOPIC, log_partitions: Collection[int] | None = None
 ) -> Replicas:
-    """The replicas of all log partitions, or of some; UsageError for one that does not exist."""
+    """The replicas of all log partitions, or of the given ones; UsageError for a log partition that does not exist."""
     answer, answering = _metadata(session, topic)
     (found,) = answer.topics
     session.check(found.error_code, "Metadata", topic=topic)
@@ -182,12 +182,13 @@ def describe_replicas(
 def probe_replicas(
     session: ClusterSession, log_partitions: Collection[int] | None = None, *, catch_up_s: float = CATCH_UP_S
 ) -> list[ReplicaProbe]:
-    """Every replica as its own broker describes it now, by log partition and broker: two small requests per broker.
+    """Every replica as its own broker describes it now, in order of log partitions and brokers: two small requests per
+    broker.
 
     Only differences that lag cannot explain are suspicious. A follower is compared with its leader's earlier answer,
-    once the follower's high watermark has passed the leader's of that moment; a leader is compared with its followers'
-    earlier answers. The last stable offsets of two logs that are equal up to there can differ only if one lacks the
-    marker that ended a transaction. Deleted offsets that are back on a replica do not show here: compare the bytes.
+    once the follower's high watermark has reached the high watermark in that answer; a leader is compared with its
+    followers' earlier answers. If two logs are equal so far, their last stable offsets can differ only if one log lacks
+    the marker that ended a transaction. Deleted offsets that are back on a replica do not show here: compare the bytes.
 
     Raises BrokerError when no broker of the cluster answers, UsageError without the topic or the right to read it.
     """
@@ -201,11 +202,11 @@ def probe_replicas(
 
 
 class ReplicaReader(BatchReader):
-    """Reads the log of one replica from its broker, up to the high watermark that this broker has when it begins.
+    """Reads the log of one replica from its broker, up to the high watermark that this broker has at the beginning.
 
-    Every request carries the leader epoch of `replica`. An election in between raises LogMovedError, as does a log
-    start above the reader's position. Other faults raise ReplicaFault, transient ones only after the session's retries
-    if `is_patient`; a broker that does not answer raises TransientError.
+    Every request carries the leader epoch of `replica`. An election since then raises LogMovedError, as does a log
+    start above the reader's position. Other faults raise ReplicaFault; with `is_patient` the session retries transient
+    ones first. A broker that does not answer raises TransientError.
     """
 
     def __init__(
@@ -272,7 +273,7 @@ class ReplicaReader(BatchReader):
 
 
 def fault_of(error: BrokerError) -> Fault:
-    """The fault of a replica for an error; transient errors without a fault are those of connections."""
+    """The fault of a replica for an error; other transient errors count as `unreachable`."""
     if isinstance(error, ReplicaFault):
         return error.fault
     return "unreachable" if isinstance(error, TransientError) else "failed"
@@ -321,7 +322,8 @@ def _judged_leader(leader: ReplicaProbe, followers: Iterable[ReplicaProbe]) -> R
 
 
 def _judged(row: ReplicaProbe, stable: int, other: str) -> ReplicaProbe:
-    """`row` with a suspicion if transactions that began below `stable`, and have ended at `other`, are open here."""
+    """`row` with a suspicion if it has open transactions that began below `stable`, the last stable offset of the
+    replica `other`, where they have ended."""
     still_open = [one for one in row.open_transactions or () if one.start_offset < stable]
     if not still_open and (row.last_stable_offset or 0) >= stable:
         return row
@@ -353,9 +355,9 @@ def _rows_of(session: ClusterSession, replicas: Replicas, some: Iterable[Replica
 
 
 def _offsets_of(session: ClusterSession, replicas: Replicas, some: Sequence[Replica]) -> list[ReplicaProbe]:
-    """One broker's offsets of its replicas: by a fetch from the leaders' log starts that returns one batch.
+    """One broker's offsets of its replicas, from a fetch at the leaders' log starts that returns one batch.
 
-    Where the broker's log does not have the leader's start, it is queried at the leader's high watermark.
+    Where the broker's log does not have its leader's log start, a second fetch is at the leader's high watermark.
     """
     found: dict[int, ReplicaProbe] = {}
     left = list(some)
@@ -364,14 +366,14 @@ def _offsets_of(session: ClusterSession, replicas: Replicas, some: Sequence[Repl
             break
         positions = {one: places.get(one.log_partition, 0) for one in left}
         while (answers := _fetch(session, replicas, positions, max_bytes=1)) is None:
-            pass  # over its quota; the call has waited
+            pass  # over its quota; _fetch has waited
         found |= {one.log_partition: _answered(one, answers[one.log_partition]) for one in left}
         left = [one for one in left if found[one.log_partition].fault == "out_of_range"]
     return [found[one.log_partition] for one in some]
 
 
 def _row(replica: Replica) -> ReplicaProbe:
-    """Without an answer."""
+    """The probe of a replica without an answer."""
     return ReplicaProbe(**{name: value for name, value in asdict(replica).items() if name != "leader_epoch"})
 
 
@@ -427,7 +429,7 @@ def _fetch(
     max_bytes: int,
     max_wait_ms: int = 0,
 ) -> dict[int, Any] | None:
-    """The log partitions in one broker's answer, None over a quota; the replicas are all of that broker."""
+    """One broker's answer to Fetch, by log partition; None over a quota. All given replicas are that broker's."""
     (broker,) = {replica.broker for replica in positions}
     if broker not in session.broker_ids:
         raise ReplicaFault("the cluster has no such broker now", fault="unreachable", where=f"broker {broker}")
@@ -461,8 +463,7 @@ def _metadata(session: ClusterSession, topic: str) -> tuple[Any, int]:
 
 
 def _leaders_offsets(session: ClusterSession, topic: Topic) -> tuple[dict[int, int], dict[int, int]]:
-    """Log start and high watermark of each log partition whose leader answers; without an answer the row has the
-    reason."""
+    """Log start and high watermark of each log partition whose leader answers; errors of leaders are ignored here."""
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}
     for node_id in sorted({leader.node_id for leader in topic.leaders.values()} - {NO_LEADER}):

@@ -1,11 +1,11 @@
-"""Checks what this principal may see: a broker leaves out hidden names, and its answer then looks like a small cluster.
+"""Checks what this principal may see: brokers leave out hidden names, and answer as if the cluster were smaller.
 
 Metadata of all topics and ListGroups are filtered silently (KafkaApis: partitionSeqByAuthorized,
-handleListGroupsRequest). So a name that does not exist is requested: for a principal that may see every name the answer
-is that it does not exist, for others that it is not allowed.
+handleListGroupsRequest). So this requests a name that does not exist: a principal that may see every name is answered
+that it does not exist, any other principal that access is not allowed.
 
-The limits of this: rules that deny single names are not noticed, nor are topics with their own ACLs on a cluster
-that allows everything where there is no ACL (allow.everyone.if.no.acl.found). `topic_states` asks for each name.
+Limits of this check: ACLs that deny single names are not noticed, nor are topics with their own ACLs on a cluster
+that allows everything where there is no ACL (allow.everyone.if.no.acl.found). `topic_states` asks about each name.
 """
 
 from collections.abc import Collection, Iterable
@@ -40,7 +40,7 @@ def sees_all_topics(session: ClusterSession) -> bool:
 
 
 def sees_all_groups(session: ClusterSession) -> bool:
-    """Whether ListGroups shows every group to this principal: by DESCRIBE on the cluster, or on every group."""
+    """Whether ListGroups shows every group to this principal: it needs DESCRIBE on the cluster, or on every group."""
     return session.retrying(lambda: _may_describe_the_cluster(session)) or sees_every_group_by_name(session)
 
 
@@ -72,15 +72,15 @@ def may_read(session: ClusterSession, topic: str) -> bool:
         include_topic_authorized_operations=True,
     )
     (found,) = session.retrying(lambda: session.call(request)).topics
-    operations = getattr(found, "authorized_operations", None)  # a set of numbers; None where it is not answered
+    operations = getattr(found, "authorized_operations", None)  # a set of numbers; None where the answer lacks it
     return not operations or _READ in operations
 
 
 def missing_to_keep(session: ClusterSession, group_ids: Iterable[str], *, prefix: str) -> list[Acl]:
     """The ACLs that this principal lacks to keep offsets of these groups alive (docs/keep.md); empty when it has all.
 
-    `prefix` is that of the transactional ids. No request changes anything: a transaction that is not there is ended,
-    which only checks the right to do so.
+    `prefix` is the prefix of the transactional ids. No request changes anything: EndTxn for a transactional id that
+    does not exist only checks the right to send it.
     """
     acl = partial(Acl, principal=session.config.principal)
     missing = [] if may_read(session, OFFSETS_TOPIC) else [acl(operation="READ", resource="topic", name=OFFSETS_TOPIC)]
@@ -106,7 +106,7 @@ def missing_to_keep(session: ClusterSession, group_ids: Iterable[str], *, prefix
 
 
 def _group_operations(session: ClusterSession, group_id: str) -> Collection[int]:
-    """The operations that this principal may carry out on a group, as its coordinator numbers them (KIP-430)."""
+    """The operations that this principal may carry out on a group, as numbers of AclOperation (KIP-430)."""
     request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=True, max_version=5)
     (group,) = session.call(request, node_id=find_coordinator(session, group_id)).groups
     session.check(group.error_code, "DescribeGroups", group_id=group_id)
@@ -132,7 +132,7 @@ def topic_states(session: ClusterSession, names: Iterable[str]) -> dict[str, Top
 
 
 def _may_describe_the_cluster(session: ClusterSession) -> bool:
-    """By the operations that a broker says are allowed, since Kafka 2.3 (KIP-430)."""
+    """Whether DESCRIBE is among the operations that a broker lists as allowed, since Kafka 2.3 (KIP-430)."""
     (answer,) = session.ask_admin(
         lambda admin: {"cluster": admin.describe_cluster(include_authorized_operations=True)}
     ).values()

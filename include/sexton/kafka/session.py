@@ -3,7 +3,7 @@
 The docstring of this package says which of the two sends a request. Requests go over kafka-python 3's connection
 manager (`kafka.net`), whose interface may change: it is pinned, and only this module and oauth.py use it. Every call
 has a deadline. Transient failures (a broker restarting, a leader moving) are retried with growing, jittered waits and
-fresh metadata; others are reported in one line.
+fresh metadata; other errors are reported in one line.
 """
 
 import logging
@@ -40,8 +40,8 @@ RESPONSE_LIMIT_BYTES = 512 * 1024 * 1024
 T = TypeVar("T")
 Connect: TypeAlias = "Callable[[ClientConfig], ClusterSession]"
 
-# Its messages about failed connections go to whoever configured logging; our error says the same once. Below warnings
-# it would log requests, with passwords.
+# kafka-python logs failed connections only if the application has configured logging; our error reports them once.
+# Below WARNING kafka-python would log requests, with passwords.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("kafka").setLevel(logging.WARNING)
 
@@ -107,8 +107,8 @@ class ClusterSession:
 
         answer = self._run(lambda: self._send(request, node_id))
         if throttle_ms := self._wait_ms(getattr(answer, "throttle_time_ms", None) or 0):
-            # In its own loop: until then the connection refuses requests, and only there it learns that the wait is
-            # over.
+            # Sleep in kafka-python's event loop: the connection refuses requests until the throttle time is over, and
+            # notices that it is over only while this loop runs.
             self._run(lambda: self._net.sleep(throttle_ms / 1000))
         return answer
 
@@ -133,9 +133,9 @@ class ClusterSession:
     def call_once(self, request: Any, *, node_id: int) -> Any:
         """Send a request that changes something, to `node_id`; the caller handles error codes inside the response.
 
-        TransientError when it was certainly not sent, Unsettled when it was sent and no answer came: its effect must
-        then be read before a retry. An answer is never withheld: where a quota asks for more than THROTTLE_LIMIT_MS,
-        the next call is refused.
+        Raises TransientError when the request was certainly not sent, Unsettled when it was sent and no answer came:
+        read the state before a retry. An answer is always returned, even with a throttle time longer than
+        THROTTLE_LIMIT_MS: then the next call is refused.
         """
         is_sent = False
 
@@ -159,7 +159,7 @@ class ClusterSession:
     def check(
         self, error_code: int, call: str, *, where: object = None, topic: str | None = None, group_id: str | None = None
     ) -> None:
-        """Raise the error for the error code of an answer to `call` (Fetch, FindCoordinator, ...); nothing for 0."""
+        """Raise the error for an error code in the answer to `call` (Fetch, FindCoordinator, ...); none for 0."""
         if not error_code:
             return
         where = where or (f"group {group_id}" if group_id is not None else self.config.bootstrap_servers)
@@ -181,20 +181,20 @@ class ClusterSession:
         group_id: str | None = None,
         transactional_id: str | None = None,
     ) -> str | None:
-        """The ACL to grant when `call` (OffsetDelete, ...) is answered `error_name`; None for errors other than missing
+        """The ACL to grant when `call` (OffsetDelete, ...) fails with `error_name`; None for errors other than missing
         access."""
         names = {"topic": topic, "group": group_id, "transactional id": transactional_id}
         acl = missing_acl(error_name, call, names, principal=self.config.principal)
         return str(acl) if acl else None
 
     def named(self, error_name: str, call: str, *, topic: str | None = None, group_id: str | None = None) -> str:
-        """The error that `call` is answered with, and the missing ACL if that is why."""
+        """Text with the error that `call` failed with, and the missing ACL if that is the reason."""
         acl = self.missing_acl(error_name, call, topic=topic, group_id=group_id)
         return f"{error_name} ({acl})" if acl else error_name
 
     def refresh(self) -> None:
         """Refresh the brokers' addresses, which may change when they restart."""
-        self._admin = None  # librdkafka may ask a controller that is gone again and again; a new client finds another
+        self._admin = None  # librdkafka may keep asking a controller that is gone; a new client finds the current one
         self._run(self._manager.cluster.refresh_metadata)
 
     def retrying(self, work: Callable[[], T]) -> T:
@@ -228,9 +228,10 @@ class ClusterSession:
         return await self._manager.wait_for(future, self._request_timeout_ms)
 
     async def _bootstrap(self, timeout_ms: int) -> None:
-        """Connect. The manager would retry refused credentials until the time is up, so they are tried first.
+        """Connect. The manager's bootstrap would retry refused credentials until the time is up, so this logs in first.
 
-        A broker that accepts connections and stalls gets a share of the time, so that others can answer in the rest.
+        A broker that accepts connections and stalls gets a share of the time, so that other brokers can answer in the
+        rest.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         cluster, answering = self._manager.cluster, []
@@ -249,8 +250,8 @@ class ClusterSession:
                 # that sent its versions and then closes the connection on a login has refused it.
                 if connection.broker_version_data is not None and self.config.sasl_mechanism:
                     raise kafka_errors.SaslAuthenticationFailedError() from None
-        # The manager picks a random server and stays with it for all of its time: it is given the server that answers,
-        # and all servers once that one has stopped answering.
+        # The manager picks a random server and spends all of its time on it: give it the server that answers, and all
+        # servers once that server has stopped answering.
         cluster.bootstrap_brokers = lambda: answering or servers
         try_ms = _TRY_MS if len(servers) > 1 else timeout_ms
         try:

@@ -34,8 +34,8 @@ class TailRecord(NamedTuple):
 class TailReader:
     """Reads one log partition from `from_log_offset` on; each call returns the new records.
 
-    `log_offset` is its position: everything below has been returned. With `topic_id`, a recreated topic raises
-    LogChangedError.
+    `log_offset` is the reader's position: everything below it has been returned. With `topic_id`, a recreated topic
+    raises LogChangedError.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TailReader:
 
 
 def records_of(data: bytes) -> list[TailRecord]:
-    """Every record of whole raw batches, including transaction markers, in log order.
+    """Every record of complete raw batches, including transaction markers, in log order.
 
     Raises BrokerError for anything unreadable: it may be a commit.
     """

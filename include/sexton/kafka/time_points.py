@@ -1,18 +1,18 @@
 """How new the logs of user topics are at given offsets, found by bisection of ListOffsets: no message is read.
 
 ListOffsets by timestamp returns the first record at or after the requested timestamp, with its own timestamp. It needs
-DESCRIBE on the topic, no READ. Let M(offset) be the largest timestamp up to `offset`: an answer at or below `offset`
-says that M(offset) is at least its timestamp, one above it that M(offset) is below the requested timestamp. So M is
-found by bisection, to the millisecond.
+DESCRIBE on the topic, but not READ. Let M(offset) be the largest timestamp up to `offset`. An answer at or below
+`offset` shows that M(offset) is at least the answer's timestamp; an answer above `offset`, that M(offset) is less than
+the requested timestamp. So M is found by bisection, to the millisecond.
 
 A broker refuses a request that names a partition twice, so a request has one question per partition: all partitions of
-a broker are in one request (PARTITIONS_A_REQUEST at most), and a partition's second offset is in the next. The first
-question of an offset for which nothing is known finds the first record of the log. Then ROUNDS suffice for a span of 12
-days at a millisecond, and the logarithm of it for longer ones; guesses along a straight line come first, which for
-steady traffic leave three to six. Known points (archive.time_bounds) narrow the start.
+a broker are in one request (PARTITIONS_A_REQUEST at most), and a partition's second offset is in the next request. The
+first question about an offset without known points finds the first record of the log. After it, ROUNDS suffice for a
+span of 12 days at a resolution of a millisecond; longer spans need their logarithm. Linear interpolation is tried
+first: with steady traffic it needs three to six rounds. Known points (archive.time_bounds) narrow the start.
 
-A partition without an answer is data: `unanswered` has the reason. ListOffsets by timestamp reads the log, so a cluster
-that serves it from remote storage reads there.
+A partition without an answer is data: `unanswered` has the reason. ListOffsets by timestamp makes the broker read the
+log, also in remote storage if the log is there.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ from sexton.kafka.topics import (
 )
 
 ROUNDS = 30
-"""Questions for an offset after the first one: 2 ** 30 ms are 12 days."""
+"""Maximum of questions about an offset after the first question: 2 ** 30 ms are 12 days."""
 _ATTEMPTS = 3
 _FIRST_RECORD = 0
 """Timestamp for which every record with a timestamp is new enough."""
@@ -50,8 +50,8 @@ _MAY_PASS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refined:
-    """The points of one lookup by partition, its numbers of rounds and questions, and the partitions with an open
-    question, with the reason. `cluster_id` is the cluster that answered."""
+    """The points found by one lookup, by partition; its number of rounds and of questions; and the partitions that did
+    not answer all questions, with the reason."""
 
     points: Mapping[Key, Sequence[TimePoint]]
     rounds: int
@@ -60,7 +60,7 @@ class Refined:
 
 
 class Search:
-    """The bisection of M(offset) at one offset, from known bounds. Nothing is asked beyond the instant `high_ms`."""
+    """The bisection of M(offset) at one offset, from known bounds. No timestamp above `high_ms` is requested."""
 
     def __init__(self, offset: int, known: Bounds, *, high_ms: int, log_end: int) -> None:
         self.offset, self.low_ms = offset, -1 if known.low_ms is None else known.low_ms
@@ -76,12 +76,12 @@ class Search:
 
     @property
     def _halvings(self) -> int:
-        """The most halvings that remain."""
+        """The maximum number of remaining halvings."""
         return max(0, self.high_ms - self.low_ms).bit_length()
 
     def next_round(self) -> frozenset[int]:
-        """The timestamps to ask for next, which become `asked`: a guess, and the middle if a wrong guess would cost an
-        extra round."""
+        """The timestamps to request next, also stored in `asked`: a guess, and the middle of the interval if a wrong
+        guess would cost an extra round."""
         if self._has_learned:
             self._rounds_left -= 1
             self._is_stuck = not self._is_stuck and 2 * (self.high_ms - self.low_ms) > self._width
@@ -93,7 +93,8 @@ class Search:
         elif self._is_stuck or self._low_offset < 0:
             self.asked = frozenset({middle})
         else:
-            # Half a record before the place on the line: the answer is the record itself, and nothing is left to ask.
+            # Interpolate half a record below `offset`: a good guess is answered with the record at `offset`, which ends
+            # the search.
             share = (self.offset - self._low_offset - 0.5) / (self._high_offset - self._low_offset)
             guess = self.low_ms + int((self._at_high_ms - self.low_ms) * share)
             guess = min(max(guess, self.low_ms + 1), self.high_ms)
@@ -101,7 +102,7 @@ class Search:
         return self.asked
 
     def learn(self, asked_ms: int, offset: int, timestamp_ms: int | None) -> None:
-        """Process an answer, also to a question of another search in this partition."""
+        """Process an answer; the question may be that of another search in this partition."""
         if timestamp_ms is not None and offset <= self.offset:
             if timestamp_ms > self.low_ms or self._low_offset < 0:
                 self.low_ms, self._low_offset = max(timestamp_ms, self.low_ms), offset
@@ -119,7 +120,7 @@ class Search:
 
 @dataclass(slots=True)
 class _Partition:
-    """The searches of one partition, and what was answered about it."""
+    """The searches of one partition, and the answers about it."""
 
     searches: list[Search]
     log_end: int
@@ -137,7 +138,7 @@ class _Partition:
             if not each.is_done:
                 each.learn(asked_ms, offset, timestamp_ms)
         self.questions += 1
-        # Of several answers with one record, the answer to the earliest timestamp implies the others.
+        # Of several answers with the same record, the answer to the earliest timestamp implies the others.
         if (known := self.answers.get((offset, timestamp_ms))) is None or asked_ms < known:
             self.answers[offset, timestamp_ms] = asked_ms
 
@@ -150,11 +151,11 @@ def refine(
     now_ms: Callable[[], int],
     progress: Callable[[int, int], None] | None = None,
 ) -> Refined:
-    """Ask until M of every offset is known to the millisecond, or known to be after `as_of_ms`. The bounds of M are the
-    known bounds of each offset.
+    """Ask until M of every offset is known to the millisecond, or known to be after `as_of_ms`. `offsets` has the known
+    bounds of M at each offset.
 
-    An offset at or beyond the end of its log is not searched; an offset before the log's start only up to that start.
-    Raises the session's errors when no broker answers.
+    An offset at or beyond the end of its log is not searched; the search for an offset below the log start ends at the
+    log's first record. Raises the session's errors when no broker answers.
     """
     found = _Lookup(session, offsets)
     asked_at_ms = now_ms()
@@ -175,7 +176,7 @@ def refine(
             points[key].append(TimePoint(offset=starts[key], timestamp_ms=as_of_ms, source="log_start"))
         if (stable := found.stable.get(key, end)) < end:
             points[key].append(TimePoint(offset=stable, timestamp_ms=as_of_ms, source="last_stable"))
-        # Where the log begins now, the answers hold from there: what was deleted while it was asked does not count.
+        # Answers are true for records at and above the current log start: records may have been deleted meanwhile.
         points[key] += [
             TimePoint(
                 offset=offset,
@@ -191,7 +192,7 @@ def refine(
 
 
 class _Lookup:
-    """One lookup in the topics of some partitions."""
+    """One lookup for some partitions, and the topics that these belong to."""
 
     def __init__(self, session: ClusterSession, wanted: Iterable[Key]) -> None:
         self._session = session
@@ -205,7 +206,8 @@ class _Lookup:
         self.unanswered |= dict.fromkeys(self._wanted - there, "the cluster shows no such partition")
 
     def ask_for_ends(self) -> None:
-        """Ask for the ends first: a last stable offset that is below such an end shows an open transaction."""
+        """Ask for high watermarks, then for last stable offsets: one that is below the high watermark then shows an
+        open transaction."""
         self.ends = self.offsets(LATEST)
         self.stable = self.offsets(LATEST, READ_COMMITTED)
         for key in self._wanted - set(self.ends) - set(self.unanswered):
@@ -233,7 +235,7 @@ class _Lookup:
                 self._topics = self._leaders()
 
     def _ask(self, questions: Mapping[Key, Sequence[int]], partitions: Mapping[Key, _Partition]) -> bool:
-        """One round; whether there was a transient failure."""
+        """Ask one round; return whether there was a transient failure."""
         has_failed, unasked = False, set(questions)
         for node_id, asked in requests_to_leaders(self._topics, lambda key: questions.get(key, ())):
             unasked -= set(asked)

@@ -15,7 +15,7 @@ from sexton.kafka.session import ClusterSession, TransientError
 from sexton.records import kafka_uuid
 
 UNKNOWN_ID = "unknown"
-"""Topics have ids since Kafka 2.8."""
+"""The id of topics before Kafka 2.8, which have none."""
 NO_LEADER = -1
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -79,7 +79,7 @@ def describe_cluster(
 
 
 def require_cluster(cluster_id: str, expected: str | None, *, where: str) -> None:
-    """Refused when the brokers belong to another cluster than the settings expect; None expects none."""
+    """Raise Refused if the brokers belong to another cluster than `expected`; None accepts every cluster."""
     if expected not in (None, cluster_id):
         raise Refused(
             f"this is cluster {cluster_id}, expected {expected}",
@@ -89,14 +89,15 @@ def require_cluster(cluster_id: str, expected: str | None, *, where: str) -> Non
 
 
 def describe_topic(session: ClusterSession, name: str, *, call: str = "Metadata") -> Topic:
-    """One topic; UsageError when it is absent, NotAllowed as above."""
+    """One topic; UsageError when it is absent, NotAllowed as in `describe_cluster`."""
     return describe_cluster(session, [name], call=call).topics[name]
 
 
 def list_offsets(
     session: ClusterSession, topics: Iterable[Topic], *, timestamp: int, isolation: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, int]:
-    """An offset of every partition: EARLIEST (log start) or LATEST (high watermark; last stable offset when committed).
+    """An offset of every partition: EARLIEST (log start) or LATEST (high watermark; with READ_COMMITTED the last stable
+    offset).
 
     Partitions whose leader cannot answer now are left out.
     """
@@ -109,7 +110,7 @@ def list_offsets(
 
 
 def high_watermark(session: ClusterSession, name: str, partition: int, *, call: str = "Metadata") -> int:
-    """The current end of one partition's log; TransientError while it has no leader. `call` as above."""
+    """The high watermark of one partition; TransientError while it has no leader. `call` as in `describe_cluster`."""
     topic = describe_topic(session, name, call=call)
     leaders = {number: leader for number, leader in topic.leaders.items() if number == partition}
     ends = list_offsets(session, [replace(topic, leaders=leaders)], timestamp=LATEST)
@@ -119,10 +120,10 @@ def high_watermark(session: ClusterSession, name: str, partition: int, *, call: 
 
 
 def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Where the log leaves a leader epoch: for each given partition and epoch, (epoch, end log_offset) (KIP-320).
+    """The end of a leader epoch in the log: for each given partition and epoch, (epoch, end log_offset) (KIP-320).
 
-    The epoch in the answer is the largest in the log up to the given one; (-1, -1) when the leader cannot place the
-    given epoch. Raises TransientError while a partition has no leader that answers.
+    The epoch in the answer is the largest in the log up to the given one; (-1, -1) when the leader does not know it.
+    Raises TransientError while a partition has no leader that answers.
     """
     place = session.config.bootstrap_servers
     ends = {}
@@ -139,7 +140,7 @@ def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int
 def requests_to_leaders(
     topics: Iterable[Topic], questions: Callable[[TopicPartition], Sequence[int]]
 ) -> Iterator[tuple[int, dict[TopicPartition, int]]]:
-    """The questions for each leader (by node id) in one request: one of the `questions` about each partition.
+    """Requests as (node id of the leader, one question per partition), until all `questions` have been asked.
 
     A broker refuses a request that names a partition twice. Partitions without a leader are left out.
     """
@@ -184,7 +185,7 @@ def ask_epoch_ends(
 ) -> list[tuple[TopicPartition, Any]]:
     """A leader's answers to one OffsetForLeaderEpoch request; the caller handles error codes.
 
-    With the `known` topic's leader epoch, a leader elected since refuses the request.
+    With `known`, the request has the leader epochs in it, and a leader that was elected since refuses the request.
     """
     Asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic  # noqa: N806 (a class)
     topics: dict[str, list[Any]] = {}
@@ -201,7 +202,7 @@ def ask_epoch_ends(
 
 
 def by_topic(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
-    """The second of each pair, by the topic that is the first, in the given order."""
+    """The items of (topic, item) pairs, by topic, in the given order."""
     found: dict[str, list[T]] = {}
     for topic, one in pairs:
         found.setdefault(topic, []).append(one)

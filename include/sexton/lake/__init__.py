@@ -1,4 +1,4 @@
-"""Iceberg: where runs are published, by write, audit, publish.
+"""The Iceberg tables in which runs are published, with write-audit-publish.
 
 catalog.py   one set of catalog properties, for Spark and for readers without a JVM
 branch.py    a run's rows on a branch of every table

@@ -1,4 +1,4 @@
-"""Replaces the rows of a table that a filter selects, such as of `apply_ledger`, in one commit and without a JVM."""
+"""Replaces the rows that a filter selects in a table such as `apply_ledger`, in one commit and without a JVM."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
@@ -22,7 +22,7 @@ _CONFLICTS = (
     "OperationalError",
     "SQLITE_BUSY",
     "database is locked",
-    "INSERT INTO iceberg_namespace_properties",  # the JDBC catalog misses that another process created it
+    "INSERT INTO iceberg_namespace_properties",  # another process created the namespace first
 )
 
 
@@ -38,7 +38,7 @@ def retried(work: Callable[[], R]) -> R:
 
 
 def is_about(error: BaseException, names: Iterable[str]) -> bool:
-    """Whether an error has one of these names. PySpark only passes on the text of JVM errors."""
+    """Whether an error's type or text has one of these names. PySpark passes on only the text of JVM errors."""
     text = f"{type(error).__name__}: {error}"
     return any(name in text for name in names)
 

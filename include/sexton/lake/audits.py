@@ -14,11 +14,11 @@ from sexton.lake.read import load, plain, published_instants
 from sexton.tables import TABLES
 
 RUNS_BACK = 24
-"""How many runs back an audit is searched for: an older audit is out of date."""
+"""Number of newest runs among which an audit is searched: an older audit is out of date."""
 
 
 def newest_audit(lake: Lake, tables: Sequence[str], cluster_id: str, *, until_ms: int | None) -> int | None:
-    """The instant of a cluster's newest audit not later than `until_ms`, by its `tables`; None without one."""
+    """The instant of a cluster's newest audit up to `until_ms`, from the rows of its `tables`; None without rows."""
     from pyiceberg.expressions import AlwaysTrue, LessThanOrEqual
 
     where = AlwaysTrue() if until_ms is None else LessThanOrEqual("as_of_ms", until_ms)
@@ -37,8 +37,8 @@ def audit_rows(lake: Lake, table: str, cluster_id: str, as_of_ms: int, columns: 
 def newest_audit_of_a_run(
     lake: Lake, table: str, cluster_id: str, columns: Sequence[str], *, before_ms: int
 ) -> tuple[int, pa.Table] | None:
-    """(instant of the run, rows) of the newest audit of a published run before an instant; searches RUNS_BACK runs,
-    None without one."""
+    """The newest audit of a published run before `before_ms`, as (instant of the run, rows); None if the last RUNS_BACK
+    runs before it have no audit."""
     from pyiceberg.expressions import EqualTo
 
     instants = [as_of_ms for as_of_ms, _ in published_instants(lake, cluster_id) if as_of_ms < before_ms]

@@ -22,7 +22,7 @@ class InstantBatch(RunKey):
 
     @classmethod
     def of(cls, runs: Sequence[RunKey]) -> "InstantBatch":
-        """The batch of runs of one cluster, which are in order of their instants."""
+        """The batch of `runs`, which must be of one cluster and in order of their instants."""
         last, instants = runs[-1], tuple(run.as_of_ms for run in runs)
         return cls(cluster_id=last.cluster_id, as_of_ms=last.as_of_ms, run_id=last.run_id, all_instants=instants)
 
@@ -39,8 +39,8 @@ def write_batch(
     files: Mapping[str, Sequence[str]],
     facts: Mapping[RunKey, Mapping[str, Any]],
 ) -> None:
-    """`write_branch` for many runs; DataQualityFailure if the committed row counts differ from `facts` (rows of
-    `runs`).
+    """Like `write_branch`, for many runs; DataQualityFailure if the committed row counts differ from those in `facts`
+    (rows of the table `runs`).
 
     The rows themselves were checked in the run folders, run by run.
     """

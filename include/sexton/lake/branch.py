@@ -1,7 +1,7 @@
 """Writes a run's rows to a branch of every table, where the checks read them first.
 
-A branch is a copy of main with the rows of the run's (cluster_id, as_of_ms) replaced. Writing it again replaces it. A
-table without rows of the run gets no branch: there is nothing to check.
+A branch starts from main and replaces the rows of the run's (cluster_id, as_of_ms). Writing a branch again replaces it.
+A table without rows of the run gets no branch: there is nothing to check.
 """
 
 import re
@@ -37,7 +37,7 @@ R = TypeVar("R")
 RUN_PROPERTY = "sexton.run-id"
 """Summary property of every Iceberg snapshot with rows of a run."""
 _WRITE_BRANCH = "spark.wap.branch"
-"""Spark's setting for the branch that all writes go to. The first write creates it from main, which saves a commit.
+"""Spark's setting for the branch that all writes go to. The first write creates the branch, which saves a commit.
 Iceberg rejects writes to `table.branch_NAME` before the branch exists, and ignores an option `branch`."""
 _AT_ONCE = 3  # small tables spend most time in the catalog and in planning, so a few are written in parallel
 PUBLISHED = "published_"
@@ -45,7 +45,7 @@ _LONGEST_NAME = 30
 _FEW_ROWS = 100_000
 """Below this row count this process reads the rows and passes them to Spark: a Python worker takes longer to start."""
 _TASK_ROWS = 250_000
-"""Rows per Spark task, plus the rest of its last file: one task for each small file would cost more."""
+"""Rows per Spark task, rounded up to whole files: one task for each small file would cost more."""
 _REQUESTS_AT_ONCE = 16
 
 
@@ -82,7 +82,7 @@ class RunKey:
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Results of `work` for every item, with a few in parallel; the first error ends it."""
+    """Results of `work` for every item, with a few in parallel; the first error is raised."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(work, items))
 
@@ -99,7 +99,7 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
                 spark.sql(create_table(table, identifier))
                 return
             found = catalog.load_table((lake.namespace, table.name))
-            # Values set by an operator stay. Iceberg accepts the format version but does not list it.
+            # Values set by an operator stay. Iceberg accepts the property format-version but does not list it.
             known = {"format-version", *found.properties}
             if since := {name: value for name, value in properties_of(table).items() if name not in known}:
                 spark.sql(set_properties(since, identifier))
@@ -166,7 +166,7 @@ def _few_rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequen
 
 
 def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str], tasks: int) -> "DataFrame":
-    """The rows of Parquet files; each of `tasks` reads neighbouring files."""
+    """The rows of Parquet files; each of the `tasks` reads neighbouring files."""
 
     def read(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for batch in batches:

@@ -33,16 +33,16 @@ _LIBPQ = {
     "connectTimeout": "connect_timeout",
     **{name: name for name in ("sslmode", "sslrootcert", "sslcert", "sslkey")},
 }
-"""Options of Postgres's JDBC driver that libpq also has; others only matter to the JDBC driver."""
+"""Options of Postgres's JDBC driver that libpq also has; the driver's other options only matter to the driver."""
 
 _NOTHING = "nothing was ever published here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lake:
-    """A catalog under Spark's name `name`, and the namespace in it that holds the tables."""
+    """A catalog, named `name` in Spark, and the namespace in it that contains the tables."""
 
-    properties: Mapping[str, str] = field(repr=False)  # may hold a password
+    properties: Mapping[str, str] = field(repr=False)  # may contain a password
     name: str = "lake"
     namespace: str = "sexton"
 
@@ -84,7 +84,7 @@ class Lake:
         except NotInstalledError as error:
             what = f"pyiceberg lacks the driver of this catalog: {error.__cause__ or error}"
             raise SetupError(what, fix="for Postgres: pip install 'sexton[postgres]'") from None
-        except (RESTError, OSError) as error:  # a REST catalog is asked for its configuration
+        except (RESTError, OSError) as error:  # opening a REST catalog requests its configuration
             raise SextonError(f"the catalog does not answer: {error}", where=self.where) from None
         if self.properties.get("type") == "jdbc":
             _require_tables(catalog, self.properties["uri"])
@@ -97,7 +97,7 @@ class Lake:
 
 
 def open_lake(properties: Mapping[str, str] | None = None) -> Lake:
-    """The lake of this deployment's settings, or of other catalog `properties`; local folders are made."""
+    """The lake in this deployment's settings, or the one with other catalog `properties`; creates local folders."""
     config = settings()
     default = {"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri}
     found = dict(properties or config.catalog_properties or default)
@@ -110,9 +110,9 @@ def open_lake(properties: Mapping[str, str] | None = None) -> Lake:
 
 
 def reader_properties(properties: Mapping[str, str]) -> dict[str, Any]:
-    """pyiceberg's properties for a catalog that Iceberg's Java side knows by `properties`.
+    """pyiceberg's properties for a catalog whose properties in Java are `properties`.
 
-    Only `jdbc` differs; pyiceberg ignores properties that it does not know.
+    Only `jdbc` catalogs differ; pyiceberg ignores properties that it does not know.
     """
     if properties.get("type") != "jdbc":
         return dict(properties)

@@ -36,7 +36,7 @@ class UnreadableFiles(SextonError):
 
 
 class Database:
-    """Safe for any number of threads; opened with the first query."""
+    """A DuckDB database in memory, opened by the first query; safe for any number of threads."""
 
     def __init__(self, *, memory_mb: int = MEMORY_MB) -> None:
         self._memory_mb = memory_mb
@@ -60,7 +60,7 @@ class Database:
             cursor.close()
 
     def create_table(self, sql: str) -> str:
-        """Create a table in memory from a query; returns its name."""
+        """Create a table in memory from a query; return the table's name."""
         with self._lock:
             self._made += 1
             name = f"derived_{self._made}"
@@ -71,9 +71,9 @@ class Database:
         self.rows(f"DROP TABLE IF EXISTS {name}")
 
     def reading(self, paths: Sequence[str], properties: Mapping[str, str], *, with_name: bool = False) -> str:
-        """SQL that reads Parquet files; `properties` are those of the lake's storage.
+        """SQL, for a FROM clause, that reads Parquet files; `properties` are pyiceberg's for the files' storage.
 
-        A column that some of the files lack is NULL for their rows.
+        A column that some files lack is NULL in the rows of those files. `with_name` adds the column `filename`.
         """
         files = ", ".join(text(escape(self.readable(path, properties))) for path in paths)
         name = ", filename=true" if with_name else ""
@@ -120,7 +120,7 @@ def text(value: str) -> str:
 
 
 def marks(values: Sequence[Any]) -> str:
-    """One placeholder for each value, for IN; NULL without values, which matches nothing."""
+    """One placeholder for each value, for IN; without values NULL, which matches nothing."""
     return ", ".join("?" * len(values)) or "NULL"
 
 

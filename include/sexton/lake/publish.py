@@ -1,9 +1,10 @@
 """Publishes a run's branch: one atomic replacement of its partition on main per table, then `runs`.
 
-If main has not moved since the branch was created, one commit makes main the branch, tags it and drops the branch,
-without a JVM. If main has moved, the branch's snapshot is cherry-picked onto it, and no row is written again. If that
-partition was replaced on main meanwhile (a second attempt, or a backfill over a scheduled run of the same as_of), the
-branch's rows overwrite it. Finished steps are detected, so a publication can be run again after a crash at any point.
+If main has not moved since the branch was created, one commit sets main to the branch's head, tags it and drops the
+branch, without a JVM. If main has moved, the branch's snapshot is cherry-picked onto main, and no row is written again.
+If the run's partition on main was replaced meanwhile (by a second attempt, or by a backfill over a scheduled run of the
+same as_of), the branch's rows overwrite it. Finished steps are detected, so a publication can be run again after a
+crash at any point.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _JUDGED_BY = ("plan_id", "policy_sha256")
-"""Columns of `runs` that differ if the stages after replay_groups ran again with another outcome."""
+"""Columns of `runs` that differ if the stages after replay_groups were run again with a different result."""
 _NOT_ALLOWED = ("ValidationException", "CherrypickAncestorCommitException", "IllegalArgumentException")
 
 
@@ -36,8 +37,8 @@ def publish(
 ) -> PublishedRun:
     """Publish the run's branch of `tables`, then its row of `runs`; `facts` are the row's columns except `snapshots`.
 
-    The branches are dropped. `session` is only called if main has moved. A published run is left as it is. UsageError
-    if a table with rows lacks the branch, or if the published run has another plan or policy.
+    The branches are dropped. `session` is only called if main has moved. A run that is published already is left as it
+    is. UsageError if a table with rows lacks the branch, or if the run was published with another plan or policy.
     """
     there = published_runs(lake, run.cluster_id, as_of_ms=run.as_of_ms)
     if done := next((found for found in there if found.key == run), None):
@@ -59,10 +60,10 @@ def publish_batch(
     tables: Sequence[str],
     facts: Mapping[RunKey, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Publish a branch with the rows of one run, or of many if `run` is an InstantBatch; return the rows of `runs`, one
-    for each of `facts`.
+    """Publish a branch with the rows of one run, or of many if `run` is an InstantBatch; return the new rows of `runs`,
+    one for each of `facts`.
 
-    All rows name the same snapshots. Unlike `publish`, it does not check what is published already.
+    All these rows name the same snapshots. Unlike `publish`, this does not check what is published already.
     """
     filled = {each["table"] for own in facts.values() for each in own["counts"] if each["rows"]}
 
@@ -89,8 +90,8 @@ def publish_batch(
 
 
 def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> tuple[int, bool]:
-    """Replace the run's partition on main with the branch's, and tag that snapshot of main; return its id, and whether
-    the branch was dropped with it."""
+    """Replace the run's partition on main with the branch's, and tag the new snapshot of main; return that snapshot's
+    id, and whether the same commit dropped the branch."""
     table = load(lake, name)
     head, main = table.snapshot_by_name(run.branch), table.current_snapshot()
     if head is not None and head.parent_snapshot_id == (main and main.snapshot_id):

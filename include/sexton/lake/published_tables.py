@@ -62,7 +62,7 @@ class PublishedTables:
             return self._lake
 
     def rows(self, sql: str, *parameters: Any) -> Rows:
-        """The rows of a query, as dicts; UnreadableFiles if files are gone or memory is short, which may pass."""
+        """The rows of a query, as dicts; UnreadableFiles if files are gone or memory is short: a retry may succeed."""
         try:
             return self.database.rows(sql, *parameters)
         except UnreadableFiles:
@@ -87,7 +87,7 @@ class PublishedTables:
     def of_run(self, run: PublishedRun, table: str) -> str:
         """SQL for a run's rows of a table, with the declared columns.
 
-        Raises RunGone when another run has replaced it and its snapshot has expired.
+        Raises RunGone when another run has replaced `run` and the snapshot of `run` has expired.
         """
 
         def plan() -> tuple[str, int]:
@@ -141,7 +141,7 @@ class PublishedTables:
         return self._now(table, And(EqualTo("cluster_id", cluster_id), span), where)
 
     def at_instants(self, table: str, cluster_id: str, instants: Sequence[int]) -> str:
-        """SQL for a cluster's rows of an append-only table at some instants."""
+        """SQL for a cluster's rows of an append-only table at the given instants."""
         from pyiceberg.expressions import And, EqualTo, In
 
         listed = ", ".join(str(int(at)) for at in sorted(instants))
@@ -157,7 +157,7 @@ class PublishedTables:
         return None if snapshot is None else int(snapshot.timestamp_ms)
 
     def computed(self, run: PublishedRun, label: str, make: Callable[[], T]) -> T:
-        """The result of `make` for a run, cached for the runs that were read last."""
+        """The result of `make` for a run, cached for the most recently read runs."""
         return self._cache.value((run.key.cluster_id, run.key.run_id), label, make)
 
     def computed_table(self, run: PublishedRun, label: str, sql: Callable[[], str]) -> str:
@@ -165,7 +165,7 @@ class PublishedTables:
         return self._cache.table((run.key.cluster_id, run.key.run_id), label, sql)
 
     def _read_runs(self, table: "IcebergTable") -> tuple[PublishedRun, ...]:
-        """The rows of `runs`; a file is read once."""
+        """The rows of `runs`; each file is read only once."""
         from pyiceberg.expressions import AlwaysTrue
 
         paths = data_files(table, AlwaysTrue(), None)
@@ -218,7 +218,8 @@ class PublishedTables:
         where: str,
         snapshot_id: int | None = None,
     ) -> tuple[str, int]:
-        """(SQL for the rows of `where` in the files that `which` selects, number of files), at a snapshot or now."""
+        """(SQL for the rows that satisfy `where` in the files that `which` selects, number of files); at a snapshot, or
+        now."""
         paths = [] if found is None else data_files(found, which, snapshot_id)
         return no_rows(table) if found is None else self._reading(found, table, paths, where=where), len(paths)
 
@@ -235,9 +236,9 @@ class PublishedTables:
 
 
 def at(runs: Sequence[PublishedRun], *, cluster_id: str | None, as_of_ms: int | None) -> PublishedRun:
-    """The newest run of a cluster at or before an instant (None: of all); NoCoverage if there is none.
+    """The newest run of a cluster at or before `as_of_ms` (None: the newest of all); NoCoverage if there is none.
 
-    Without a cluster, the cluster of the newest run counts.
+    Without `cluster_id` it is the cluster of the newest run.
     """
     if cluster_id is None and runs:
         cluster_id = runs[-1].key.cluster_id
@@ -248,12 +249,12 @@ def at(runs: Sequence[PublishedRun], *, cluster_id: str | None, as_of_ms: int | 
 
 
 def of_cluster(runs: Sequence[PublishedRun], cluster_id: str | None) -> list[PublishedRun]:
-    """The runs of one cluster, in their order."""
+    """The runs of one cluster, in the given order."""
     return [run for run in runs if run.key.cluster_id == cluster_id]
 
 
 def data_files(table: "IcebergTable", where: "BooleanExpression", snapshot_id: int | None) -> list[str]:
-    """The data files that may have rows of `where`, at a snapshot or now."""
+    """The data files that may have rows that satisfy `where`, at a snapshot or now."""
     if table.current_snapshot() is None:
         return []
     tasks = list(table.scan(row_filter=where, snapshot_id=snapshot_id).plan_files())

@@ -1,7 +1,8 @@
 """Reads published runs as Arrow, without a JVM.
 
-Only a run in `runs` is published. A run's rows are read at the snapshot that `runs` names, or, once it has expired,
-from the current table if the partition is still that run's: partitions are only replaced as a whole.
+Only a run in `runs` is published. A run's rows are read at the snapshot that `runs` names. Once that snapshot has
+expired, they are read from the current table if the partition is still that run's: every write replaces an entire
+partition.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -29,7 +30,7 @@ class RunGone(SextonError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRun:
-    """A row of `runs`: `row` are its columns."""
+    """A row of `runs`: `row` has its values by column."""
 
     key: RunKey
     row: dict[str, Any]
@@ -47,7 +48,7 @@ class PublishedRun:
 def published_runs(lake: Lake, cluster_id: str | None = None, *, as_of_ms: int | None = None) -> list[PublishedRun]:
     """Every published run, oldest as_of first; of one cluster or of all, of one instant or of all.
 
-    `runs` has a file for each run, and all that are asked for are read: see `published_instants`.
+    Each run returned costs reading one file of `runs`; `published_instants` reads none.
     """
     scan = _scan_runs(lake, cluster_id, as_of_ms)
     return [] if scan is None else runs_of(scan.to_arrow().to_pylist())
@@ -56,7 +57,7 @@ def published_runs(lake: Lake, cluster_id: str | None = None, *, as_of_ms: int |
 def published_instants(lake: Lake, cluster_id: str | None = None) -> list[tuple[int, str]]:
     """(as_of_ms, cluster_id) of every published run, in order; of one cluster or of all.
 
-    They are the partitions of `runs`, so none of its files is read.
+    These are the partition values of `runs`, so no data file is read.
     """
     scan = _scan_runs(lake, cluster_id)
     if scan is None:
@@ -112,7 +113,7 @@ def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> Pu
 
 
 def _require_one_cluster(lake: Lake, clusters: Collection[str]) -> None:
-    """UsageError if the published tables hold several clusters and none was named."""
+    """UsageError if the published tables have several clusters: the caller has not named one."""
     if len(clusters) > 1:
         raise UsageError(
             f"the published tables hold several clusters: {', '.join(sorted(clusters))}",
@@ -124,7 +125,7 @@ def _require_one_cluster(lake: Lake, clusters: Collection[str]) -> None:
 def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of a published run, in the declared shape; RunGone when they are no longer there.
 
-    Columns that were declared after it was published are NULL.
+    Columns that were declared after the run was published are NULL.
     """
     from pyiceberg.expressions import EqualTo
 
@@ -143,7 +144,7 @@ def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[
 def snapshot_of(found: "IcebergTable", run: PublishedRun, table: str) -> int | None:
     """The snapshot at which a run's rows of a table are read, None for the table as it is now.
 
-    Raises RunGone when another run has replaced it and its snapshot has expired.
+    Raises RunGone when another run has replaced `run` and the snapshot of `run` has expired.
     """
     snapshot_id = run.snapshots.get(table)
     if snapshot_id is not None and found.snapshot_by_id(snapshot_id) is not None:
@@ -163,7 +164,7 @@ def branch_rows(lake: Lake, run: RunKey, table: str) -> pa.Table:
 
 
 def owner(table: "IcebergTable", run: RunKey, *, snapshot_id: int | None = None) -> str | None:
-    """The run id of the rows in the run's partition, on main or at a snapshot; None if it is empty."""
+    """The run id of the rows in the run's partition, on main or at a snapshot; None if the partition is empty."""
     scan = table.scan(row_filter=partition_of(run), selected_fields=("run_id",), limit=1, snapshot_id=snapshot_id)
     found: list[str] = scan.to_arrow()["run_id"].to_pylist()
     return found[0] if found else None

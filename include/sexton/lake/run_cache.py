@@ -12,7 +12,7 @@ Run = tuple[str, str]
 """A run by cluster id and run id."""
 
 RUNS_KEPT = 3
-"""Runs in the cache: a reader of one run also opens its neighbours."""
+"""Number of runs in the cache: a reader of one run also opens the runs before and after it."""
 GRACE_S = 5.0
 """How long a table is kept after its run has left the cache: another thread may still read it."""
 

@@ -1,8 +1,8 @@
 """Growth of lag in time, and when retention will reach the first unread record.
 
 A group that stands still gains a millisecond of lag per millisecond; a group that keeps up with its topic gains none.
-So two lags of one offset show how fast the group's committed offsets move relative to the log's end, in the time that
-its messages span. Unlike a count of messages, this does not take a topic's burst for progress.
+So two lags of a group in one partition show how fast its committed offset moves relative to the log's end, measured in
+timestamps of messages. Unlike a count of messages, this is not distorted by bursts in the topic.
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ from sexton.as_text import DAY_MS
 
 STANDS_STILL = 1.0
 _LONGEST_MS = 100 * 365 * DAY_MS
-"""A lag that hardly grows loses nothing within a century."""
+"""Longest time until a loss: a lag that grows more slowly counts as losing messages after a century."""
 
 
 def lag_growth(before: pa.Table, now: pa.Table, *, passed_ms: int) -> pa.Array:
     """Milliseconds of lag gained per elapsed millisecond, at most STANDS_STILL; negative where the lag shrank.
 
     Both tables have the same offsets, row for row: committed_offset, lag_min_ms and lag_max_ms (the interval as in
-    lag.time_lag), all NULL in `before` where it lacks the offset. For intervals it is the largest possible growth. NULL
-    where either lag is unbounded, and where the offset went back in between, because earlier growth is then
-    meaningless.
+    lag.time_lag), all NULL in `before` where it lacks the offset. The result is the largest growth that the two
+    intervals allow. NULL where either lag is unbounded, and where the committed offset has decreased, because growth
+    across a reset is meaningless.
     """
     if passed_ms <= 0:
         return pa.nulls(now.num_rows, pa.float64())
@@ -35,8 +35,8 @@ def lag_growth(before: pa.Table, now: pa.Table, *, passed_ms: int) -> pa.Array:
 def loses_at(loses_at_min_ms: pa.Array, growth: pa.Array, as_of_ms: int) -> pa.Array:
     """When retention reaches the first unread record if the lag keeps growing at this rate; NULL where it never does.
 
-    If retention has reached it already, it is that earlier instant, whatever the growth. Without a growth the group is
-    assumed to stand still; that instant is also the lower bound of the result.
+    If retention has reached that record already, the result is that earlier instant, whatever the growth. Where
+    `growth` is NULL the group is assumed to stand still: the result is `loses_at_min_ms`, which is its lower bound.
     """
     left_ms = np.asarray(pc.subtract(pc.fill_null(loses_at_min_ms, as_of_ms), as_of_ms))
     speed = np.asarray(pc.fill_null(growth, STANDS_STILL))

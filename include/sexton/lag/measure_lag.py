@@ -1,11 +1,11 @@
 """measure_lag: the lag in time of every committed offset, as an interval, from archived points.
 
-`look_up` asks the brokers how new their logs are at the committed offsets (kafka.time_points) and where they leave the
-leader epochs that were committed (kafka.epoch_ends), and archives each answer.
-`measure` answers from the archive alone, so a past instant needs no broker, and both give the same for the same points.
+`look_up` asks the brokers how new their logs are at the committed offsets (kafka.time_points) and where the committed
+leader epochs end (kafka.epoch_ends), and archives each answer.
+`measure` computes lags from the archive alone: a past instant needs no broker, and the same points give the same lags.
 
-A row also has whether an open transaction holds the group, what a returning consumer would do (`would_reset`), and the
-earliest instant at which retention removes unread records (`loses_at_min_ms`).
+A row also says whether an open transaction holds up the group, what a returning consumer would do (`would_reset`), and
+the earliest instant at which retention removes unread records (`loses_at_min_ms`).
 
 Everything is computed by column: a million offsets take seconds (docs/lag.md). tests/plain_lag.py is the row-by-row
 version.
@@ -49,18 +49,18 @@ LOG_APPEND_TIME = "LogAppendTime"
 NO_SUCH_EPOCH = -1
 _TOPICS_A_QUESTION = 200
 ROWS_AT_ONCE = 500_000
-"""Number of offsets and points measured at a time."""
+"""Approximate number of offsets and points measured at a time."""
 _NOT_KNOWN = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instant:
-    """The input for a lag: the committed offsets of `as_of_ms`, and the partitions of the cluster.
+    """The input of a measurement: the committed offsets at `as_of_ms`, and the partitions of the cluster.
 
     `committed` has the columns COMMITTED and pending_producer_ids; `partitions` has the columns PARTITIONS, as a
     snapshot recorded them, with -1 for unknown offsets. `slack_ms` is the largest difference between the clocks of
-    brokers and snapshots, by default the settings'. With `sees_all_topics` a partition that is missing from
-    `partitions` does not exist.
+    brokers and snapshots, by default `settle_ms` of the settings. With `sees_all_topics` a partition that is missing
+    from `partitions` does not exist.
     """
 
     archive: str
@@ -86,7 +86,7 @@ class Instant:
 
     @cached_property
     def is_another(self) -> Flags:
-        """Whether each offset was committed for an earlier topic of that name. Commits have topic ids since Kafka
+        """Whether each offset was committed for an earlier topic with the same name. Commits have topic ids since Kafka
         4.1."""
         return self.index.is_another(self.number, self.committed["topic_id"])
 
@@ -108,7 +108,8 @@ class Instant:
 
 
 def of_held(committed: pa.Table, loads: pa.Table) -> pa.Table:
-    """`committed` without log partitions of which a coordinator has nothing in memory, by rows of load_profile."""
+    """`committed` without the log partitions for which a coordinator has nothing in memory; `loads` has rows of
+    load_profile."""
     fails = pc.is_in(loads["load_outcome"], value_set=pa.array(sorted(HOLDS_NOTHING)))
     failed = loads["log_partition"].filter(fails).combine_chunks()
     return committed.filter(pc.invert(pc.is_in(committed["log_partition"], value_set=failed)))
@@ -116,7 +117,7 @@ def of_held(committed: pa.Table, loads: pa.Table) -> pa.Table:
 
 def committed_with_pending(committed: pa.Table, pending: pa.Table) -> pa.Table:
     """The columns COMMITTED with `pending_producer_ids`: producers with an open transaction on the same group and
-    partition, by the table pending_offsets."""
+    partition, from `pending`, rows of pending_offsets."""
     holders = pending.select([*KEY, "producer_id"]).group_by([*KEY, "producer_id"]).aggregate([])
     holders = holders.sort_by([(name, "ascending") for name in [*KEY, "producer_id"]])
     holders = holders.group_by(KEY, use_threads=False).aggregate([("producer_id", "list")])
@@ -127,7 +128,8 @@ def committed_with_pending(committed: pa.Table, pending: pa.Table) -> pa.Table:
 
 
 def matching(rows: pa.Table, others: pa.Table) -> Int64s:
-    """For each row the index of the row of `others` with the same KEY, which is unique there; -1 without one."""
+    """For each of `rows`, the index of the row in `others` with the same KEY, -1 if there is none. Each KEY occurs only
+    once in `others`."""
     found = np.full(rows.num_rows, -1)
     if rows.num_rows and others.num_rows:
         mine, theirs = (
@@ -162,7 +164,7 @@ def look_up(
     names = instant.index.topics.take(pa.array(np.unique(instant.index.topic_codes[number])))
     topics = _settings_of(session, sorted(names.to_pylist()))
     known = _known(instant)
-    # Without points that depend on clocks that may differ: a bisection trusts its starting bounds.
+    # Leave out points that depend on clocks that may differ: a bisection trusts its starting bounds.
     answers = known.points.filter(pc.invert(pc.is_in(known.points["source"], value_set=pa.array(ENDS))))
     low, high = np.full(len(number), NO_LOW), np.full(len(number), NO_HIGH)
     for rows, points in _slices(instant.index.count, number, answers):
@@ -211,7 +213,7 @@ def _leader_epochs(instant: Instant) -> dict[Key, set[int]]:
 
 
 def _distinct(number: Int64s, value: Int64s) -> tuple[Int64s, Int64s]:
-    """Each pair once, in order."""
+    """The distinct pairs, sorted."""
     order = np.lexsort((value, number))
     number, value = number[order], value[order]
     is_first = np.ones(len(number), bool)
@@ -220,7 +222,8 @@ def _distinct(number: Int64s, value: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def measure(instant: Instant) -> pa.Table:
-    """The lag of every committed offset, from archived points, in the order of the offsets: LAGS. Needs no broker."""
+    """The lag of every committed offset, in the order of the offsets, with the columns LAGS. It needs only archived
+    points, no broker."""
     known = _known(instant)
     topics = _archived_settings(known.lookups, instant.as_of_ms)
     settings = _SettingColumns(instant.committed["topic"], topics)
@@ -237,13 +240,13 @@ def measure(instant: Instant) -> pa.Table:
         start[rows] = bounds.log_start_offset[number]
         oldest_ms[rows], _ = bounds.newest(number, offset)
         later_end[rows] = bounds.furthest_end(instant.as_of_ms)[number]
-    # Where the log ended at the snapshot, as far as it says.
+    # The log end at the snapshot, where the snapshot recorded it.
     ends = np.append(_int64s(instant.partitions["log_end_offset"], -1), -1)[instant.number]
     end = np.where(instant.is_here & (ends >= 0), ends, _NOT_KNOWN)
-    # Where the log leaves the committed leader epoch, by the newest lookup up to the instant.
+    # The end of the committed leader epoch in the log, from the newest lookup up to the instant.
     seen = _of_source(known.points, "epoch_end", until_ms=instant.as_of_ms)
     epoch_end = _newest(instant, seen, "leader_epoch", _int64s(instant.committed["leader_epoch"], _NOT_KNOWN))
-    # An end that was seen later counts as well: the log may have grown since the snapshot.
+    # A larger log end that was seen later counts, too: the log may have grown since the snapshot.
     reset = _would_reset(instant, start=start, end=end, latest_end=np.maximum(end, later_end), epoch_end=epoch_end)
     is_diverged = (reset == RESETS.index("truncated")) & (epoch_end != NO_SUCH_EPOCH)
     oldest_ms = np.where(instant.offset < start, NO_LOW, oldest_ms)
@@ -282,8 +285,8 @@ def _known(instant: Instant) -> KnownPoints:
 
 
 def _slices(count: int, number: Int64s, points: pa.Table) -> Iterator[tuple[Int64s, pa.Table]]:
-    """Batches of partitions: indices into `number`, and their points, as many as fit in memory with all intermediate
-    columns. Every index comes once."""
+    """Batches of partitions, as (indices into `number`, points of these partitions): as many as fit in memory with all
+    intermediate columns. Every index is in one batch."""
     of_points = _int64s(points["number"], 0)
     work = np.bincount(of_points, minlength=count) + np.bincount(number, minlength=count)
     slice_of = np.cumsum(work) // ROWS_AT_ONCE
@@ -297,14 +300,14 @@ def _bounds(instant: Instant, points: pa.Table, topics: Mapping[str, Mapping[str
     is_append_time = _SettingColumns(instant.partitions["topic"], topics).equals(TIMESTAMP_TYPE, LOG_APPEND_TIME)
     start = _int64s(instant.partitions["log_start_offset"], -1).copy()
     started = _of_source(points, "log_start", until_ms=instant.as_of_ms)
-    np.maximum.at(start, _int64s(started["number"], 0), _int64s(started["offset"], 0))  # logs only lose their heads
+    np.maximum.at(start, _int64s(started["number"], 0), _int64s(started["offset"], 0))  # a log start never goes back
     return TimeBounds(
         points, log_start_offset=np.maximum(start, 0), is_append_time=is_append_time, slack_ms=instant.slack_ms
     )
 
 
 def _of_source(points: pa.Table, source: str, *, since_ms: int | None = None, until_ms: int | None = None) -> pa.Table:
-    """The points of a source, made for instants between two."""
+    """The points from `source` for instants from `since_ms` on, else for instants up to `until_ms`."""
     found = points.filter(pc.equal(points["source"], source))
     at_ms = pc.fill_null(found["timestamp_ms"], 0)
     if since_ms is not None:
@@ -313,8 +316,8 @@ def _of_source(points: pa.Table, source: str, *, since_ms: int | None = None, un
 
 
 def _is_held(instant: Instant, points: pa.Table) -> Flags:
-    """Whether a transaction was open from this offset on at the instant, by a lookup for that instant or by lookups
-    around it."""
+    """Whether each committed offset was the last stable offset at the instant, so that an open transaction began there:
+    according to a lookup for the instant, or to one before and one after it."""
     before = _of_source(points, "last_stable", until_ms=instant.as_of_ms)
     after = _of_source(points, "last_stable", since_ms=instant.as_of_ms)
     earlier, later = (_newest(instant, seen, "offset", instant.offset) for seen in (before, after))
@@ -323,8 +326,8 @@ def _is_held(instant: Instant, points: pa.Table) -> Flags:
 
 
 def _newest(instant: Instant, seen: pa.Table, name: str, value: Int64s) -> Int64s:
-    """The offset of the newest point that has the value of each committed offset; _NOT_KNOWN without one. Of two points
-    at one instant, the larger offset."""
+    """For each committed offset, the offset of the newest point of its partition whose column `name` has its `value`;
+    _NOT_KNOWN without such a point. Of two points at the same instant, the larger offset."""
     number, values, at_ms, offset = (_int64s(seen[each], 0) for each in ("number", name, "timestamp_ms", "offset"))
     order = PartitionOrder(instant.index.count, number, values, at_ms, offset)
     found = np.full(len(value), _NOT_KNOWN)
@@ -339,8 +342,8 @@ def _would_reset(instant: Instant, *, start: Int64s, end: Int64s, latest_end: In
     """Why a consumer that returns now would not continue at its committed offset: an index into RESETS, or len(RESETS)
     where it would continue.
 
-    A consumer that knows the leader epoch of its last record asks where the log leaves that epoch (KIP-320). An end
-    before its offset means that the log was truncated and rewritten.
+    A consumer that knows the leader epoch of its last record asks where that epoch ends in the log (KIP-320). An end
+    below the committed offset means that the log was truncated and rewritten.
     """
     reasons = [
         instant.is_here & (instant.offset < start),
@@ -354,7 +357,7 @@ def _would_reset(instant: Instant, *, start: Int64s, end: Int64s, latest_end: In
 
 def _loses_at(oldest_ms: Int64s, settings: "_SettingColumns", *, is_at_end: Flags) -> Int64s:
     """The earliest instant at which retention by time can remove the first unread record; _NOT_KNOWN where it never
-    does, or where that is not known. `oldest_ms` is the lower bound of M(offset); NO_LOW where the record is gone.
+    can, or where that is not known. `oldest_ms` is the lower bound of M(offset); NO_LOW where the record is gone.
 
     A broker removes whole segments, the oldest first, once a segment's newest record is older than the retention. The
     record that sets M(offset) is in the first unread record's segment or in an older one.
@@ -367,7 +370,7 @@ def _loses_at(oldest_ms: Int64s, settings: "_SettingColumns", *, is_at_end: Flag
 
 
 class _SettingColumns:
-    """Settings of topics, as columns along a column of topics."""
+    """Settings of topics as columns, with one row for each row of the column `topics`."""
 
     def __init__(self, topics: pa.ChunkedArray, settings: Mapping[str, Mapping[str, str]]) -> None:
         names = encoded(topics)
@@ -411,7 +414,7 @@ def _settings_of(session: ClusterSession, topics: Sequence[str]) -> dict[str, di
 
 
 def _archived_settings(lookups: Sequence[OffsetLookup], as_of_ms: int) -> dict[str, dict[str, str]]:
-    """Topic settings from the newest lookup at or before this instant, else from the first one after it."""
+    """Topic settings from the newest lookup at or before `as_of_ms`, else from the first lookup after it."""
     found: dict[str, dict[str, str]] = {}
     by_instant = sorted(lookups, key=lambda each: (each.as_of_ms, each.asked_at_ms))
     before = [each for each in by_instant if each.as_of_ms <= as_of_ms]

@@ -1,14 +1,15 @@
 """How long a group's first unread message has been waiting: an interval, from archived points alone.
 
 The lag in time of a committed offset c at an instant is instant - M(c), where M(c) is the largest timestamp of the
-records up to c (archive.time_bounds): the age of the first unread record. Under LogAppendTime that is exact. Under
-CreateTime timestamps may go back, and M is the running maximum: a record that claims to be older than one before it
-counts as old as that one. A group at the end of its partition has no lag, however long ago the last record came.
+records up to c (archive.time_bounds): the age of the first unread record. With LogAppendTime that is exact. With
+CreateTime timestamps may decrease, and M is the running maximum: a record with a smaller timestamp than an earlier
+record counts with the timestamp of that earlier record. A group at the end of its partition has no lag, however old the
+last record is.
 
-Where no timestamp bounds it well, the snapshots before and after the log passed c do: the record was appended between
-them. `basis` says which of the two an interval is based on.
+Where timestamps do not bound the lag well, snapshots do: the record was appended after the last snapshot whose log end
+was at most c, and before the next one. `basis` says whether an interval is based on timestamps or on snapshots.
 
-Not here: whether a group is held by an open transaction, which is no lag (lag.measure_lag).
+Not here: whether an open transaction holds up a group, which is not lag (lag.measure_lag).
 """
 
 from dataclasses import dataclass
@@ -27,10 +28,10 @@ UNBOUNDED: Final = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLags:
-    """Lags between `min_ms` and `max_ms`, both included; `max_ms` is UNBOUNDED where nothing bounds it.
+    """Lags between `min_ms` and `max_ms`, both inclusive; `max_ms` is UNBOUNDED where nothing bounds the lag.
 
-    `basis` is LOG_END at the end of the partition, TIMESTAMPS for the age of the first unread record by its timestamp,
-    APPENDS for the time since it was appended; UNKNOWN where nothing is known.
+    `basis` is LOG_END at the end of the partition, TIMESTAMPS where the lag comes from the first unread record's
+    timestamp, APPENDS where it comes from the time of its append, UNKNOWN where nothing is known.
     """
 
     min_ms: Int64s
@@ -39,9 +40,9 @@ class TimeLags:
 
 
 def time_lags(bounds: TimeBounds, number: Int64s, committed_offset: Int64s, as_of_ms: int) -> TimeLags:
-    """The lag of committed offsets at an instant, by partition number.
+    """The lag of committed offsets at an instant; `number` has the partition number of each offset.
 
-    For an offset before the log's start the record is gone. Then the oldest remaining record bounds the lag from below.
+    Below the log start the first unread record is gone: the oldest remaining record then bounds the lag from below.
     """
     start, is_append = bounds.log_start_offset[number], bounds.is_append_time[number]
     is_there = committed_offset >= start
@@ -68,7 +69,7 @@ def time_lags(bounds: TimeBounds, number: Int64s, committed_offset: Int64s, as_o
 
 
 def _lag(written: tuple[Int64s, Int64s], as_of_ms: int, *, has_min: Flags, has_max: Flags) -> tuple[Int64s, Int64s]:
-    """The lag since an instant that is known as an interval; at least 0."""
+    """(min_ms, max_ms) of the lag since an instant that is known as an interval; at least 0."""
     low, high = written
     is_bounded = has_max & (low != NO_LOW)
     least = np.where(has_min, as_of_ms - np.minimum(high, as_of_ms), 0)

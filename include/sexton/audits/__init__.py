@@ -6,5 +6,5 @@
     publish_audit       checks and publishes the rows of an audit
     due_audits          which audits a published run makes due
 
-Each task is a module with a function `run` that returns a small result, whose `alerts` are for people.
+Each task is a module with a function `run` that returns a small result; its `alerts` are sent to people.
 """

@@ -1,9 +1,9 @@
 """audit_lag: the time lag of every group of the newest published run, what it will lose, and whether it would reset.
 
 The brokers are asked how new their logs are at the run's committed offsets (lag.measure_lag); each answer is archived.
-DuckDB checks the rows, and the table `time_lag` gets them under the instant of the run; a repeated attempt replaces
-them. The growth of the lag is measured against the audit of an earlier run. Nothing is written to the cluster, and no
-message of it is read.
+DuckDB checks the rows; then they are written to the table `time_lag` with the run's instant. A repeated attempt
+replaces them. The growth of the lag is measured against the audit of an earlier run. Nothing is written to the cluster,
+and no message is read.
 """
 
 from collections import Counter
@@ -44,8 +44,9 @@ _COMPARED = [*KEY, "committed_offset", "lag_min_ms", "lag_max_ms", "would_reset"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagAudit:
-    """The result for the published run at `run_as_of_ms`: `offsets` measured, partitions that the brokers did not
-    answer for, offsets that would reset by reason, and offsets that lose messages within the alert's span."""
+    """The result for the published run at `run_as_of_ms`: the number of offsets, of `unrefined` partitions for which
+    the brokers did not answer, of offsets that would reset (by reason), and of offsets that lose messages within
+    `alert_hours`."""
 
     cluster_id: str
     run_as_of_ms: int
@@ -67,14 +68,14 @@ def run(
     now_ms: Callable[[], int],
     connect: Connect = ClusterSession,
 ) -> LagAudit:
-    """Ask, measure, check, publish. NoCoverage without a published run up to `as_of_ms`; Refused if the cluster is not
-    `cluster_id`; DataQualityFailure if a check fails."""
+    """Ask, measure, check, publish. NoCoverage without a published run up to `as_of_ms`; Refused if the cluster's id is
+    not `request.cluster_id`; DataQualityFailure if a check fails."""
     folder.remove(TIME_LAG.name)
     with connect(request.config) as session:
         cluster_id = describe_cluster(session, ()).cluster_id
         require_cluster(cluster_id, request.cluster_id, where=request.config.bootstrap_servers)
         published = published_at(lake, as_of_ms, cluster_id=cluster_id)
-        # Sorted by group, so that reading one group reads one row group of time_lag.
+        # `committed` is sorted by group, so that reading one group reads one row group of time_lag.
         loads = read_published(lake, published, LOAD_PROFILE.name, ["log_partition", "load_outcome"])
         committed = of_held(read_published(lake, published, COMMITTED_OFFSETS.name), loads).sort_by(
             [(name, "ascending") for name in KEY]
@@ -122,7 +123,8 @@ def _instant(lake: Lake, archive: str, published: PublishedRun, committed: pa.Ta
 
 
 def _before(lake: Lake, published: PublishedRun, rows: pa.Table) -> tuple[int, pa.Table]:
-    """(instant, rows) of the newest audited run before this one: the earlier row of each of `rows`, else NULL."""
+    """(instant, rows) of the newest audited run before this one. Its rows are in the order of `rows`, NULL where it has
+    no row with the same key."""
     key = published.key
     found = newest_audit_of_a_run(lake, TIME_LAG.name, key.cluster_id, _COMPARED, before_ms=key.as_of_ms)
     as_of_ms, audited = found or (0, TIME_LAG.arrow_schema().empty_table().select(_COMPARED))
@@ -151,7 +153,7 @@ def _is_losing(rows: pa.Table, until_ms: int) -> pa.ChunkedArray:
 
 
 def _reset_alerts(rows: pa.Table, before: pa.Table) -> list[str]:
-    """A line for each reset reason with offsets that did not have it in the audit before; no names."""
+    """A line for each reset reason that is new for some offsets since the previous audit; no names."""
     is_same = pc.fill_null(pc.equal(rows["would_reset"], before["would_reset"]), False)
     new = rows.filter(pc.and_not(pc.is_valid(rows["would_reset"]), is_same))
     counts = new.group_by("would_reset").aggregate([("group_id", "count"), ("group_id", "count_distinct")])

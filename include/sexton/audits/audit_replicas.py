@@ -37,9 +37,9 @@ COPIES = "replicas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaAudit:
-    """The result. `differences` are keys and groups that a wrong replica would serve after any leader change;
-    `behind` those that it would serve only after an unclean election. `kinds` counts both by kind. `left_out` replicas
-    could not be read, or are corrupt.
+    """The result, in numbers. `differences`: keys and groups that a wrong replica would serve after any leader change;
+    `behind`: those that it would serve only after an unclean election; `kinds`: both by kind. `left_out`: replicas that
+    could not be read, or are `corrupt`.
     """
 
     cluster_id: str
@@ -62,8 +62,8 @@ def run(
     as_of_ms: int,
     connect: Connect = ClusterSession,
 ) -> ReplicaAudit:
-    """Copy, compare, check, publish. UsageError without the topic or the right to read it; Refused if the cluster is
-    not `cluster_id`; BrokerError if the cluster cannot be reached; DataQualityFailure if a check fails."""
+    """Copy, compare, check, publish. UsageError without the topic or the right to read it; Refused if the cluster's id
+    is not `request.cluster_id`; BrokerError if the cluster cannot be reached; DataQualityFailure if a check fails."""
     for name in (COPIES, REPLICA_STATE.name, REPLICA_DIFFERENCES.name):
         folder.remove(name)
     with connect(request.config) as session:

@@ -1,4 +1,5 @@
-"""The audits that are due after a publication. They query the brokers of today, so only the newest run makes them due.
+"""The audits that are due after a publication. They query the brokers as they are now, so only the newest run makes
+them due.
 
 An audit of lag describes the newest published run, an audit of transactions the present state of the brokers: a
 backfilled run of the past makes neither due.
@@ -25,7 +26,7 @@ class Announced(BaseModel):
 
 
 def due_audits(as_of_ms: int, *, newest_ms: int, transactions_ms: int | None) -> list[str]:
-    """The audits that are due after the publication of a run; another attempt of the same run gets the same ones."""
+    """The audits that are due after the publication of a run; another attempt of the same run gets the same audits."""
     if as_of_ms < newest_ms:
         return []
     rests = transactions_ms is not None and 0 < as_of_ms - transactions_ms < REST_MS
@@ -33,7 +34,7 @@ def due_audits(as_of_ms: int, *, newest_ms: int, transactions_ms: int | None) ->
 
 
 def announce(lake: Lake, archive: str, run: RunKey) -> list[str]:
-    """Return the audits that are due after the publication of a run, and record it in the archive."""
+    """Return the audits that are due after the publication of a run. The archive records when transactions were due."""
     at = *filesystem(archive), run.cluster_id, "due_audits"
     newest_ms, _ = published_instants(lake, run.cluster_id)[-1]
     before = read_state(*at, Announced)

@@ -1,6 +1,6 @@
-"""Publishes the findings of an audit: they are checked, then replace the rows of its instant.
+"""Checks the findings of an audit, then replaces the rows of the audit's instant with them.
 
-If the audit uses Spark, Great Expectations checks there; otherwise DuckDB checks the same.
+If the audit uses Spark, Great Expectations checks them in Spark; otherwise DuckDB makes the same checks.
 """
 
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ def publish_audit(
     """Write the rows, without RUN_COLUMNS, to the run folder, check them, and replace the rows of the instant in the
     lake.
 
-    `compared` are whole tables that laws also read, `cuts` the cuts of the log partitions that were read. Returns
-    failed checks that are not critical; DataQualityFailure if a critical one failed, and nothing is published. Without
-    an `engine` the tables must exist: a published run has created them.
+    `compared` are complete tables that laws also read, `cuts` the cuts of the log partitions that were read. Returns
+    failed checks that are not critical. If a critical check fails, it raises DataQualityFailure and publishes nothing.
+    Without an `engine` the tables must exist: a published run has created them.
     """
     names = {"cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "run_id": run.run_id}
     whole = {}

@@ -8,7 +8,7 @@ cluster.
     run_folders       remove old run folders, after compact_tables
     reconcile         compare the folded archive with the live brokers (group_answers.py: both sides)
 
-Each task is a module with a function `run` that returns a small result, whose `alerts` are for people. A task deletes
+Each task is a module with a function `run` that returns a small result; its `alerts` are sent to people. A task deletes
 only with `deletes=True`; otherwise it reports what it would delete. task_state.py stores a task's state between runs.
 The jobs are in spark_jobs/, and their parameters in sexton/job_params.py.
 """

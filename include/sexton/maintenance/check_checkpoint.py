@@ -1,8 +1,8 @@
 """check_checkpoint: compare the newest checkpoint with a full replay of its instant, every week.
 
-Most checkpoints are made from an earlier one, so a mistake in one would be in all later ones. An equal full replay
-proves that there is none. The instant of the last successful check is stored, so that a cluster becomes due whatever
-the DAG's schedule:
+Most checkpoints are made from an earlier checkpoint, so an error in one would be in all later ones. A full replay with
+the same result proves that there is no error. The instant of the last successful check is stored, so that a cluster
+becomes due whatever the DAG's schedule:
 
     <archive>/<cluster_id>/maintenance/check_checkpoint.json
 """
@@ -66,7 +66,8 @@ class CheckedCheckpoints:
 def run(
     engine: Engine, archive: str, scratch: RunFolder, *, now_ms: int, days: int, only: str | None = None
 ) -> CheckedCheckpoints:
-    """Check every cluster, or `only` one, that was not confirmed in the `days` before `now_ms`. `scratch` is emptied.
+    """Check every cluster, or `only` this one, unless it was confirmed in the `days` before `now_ms`. `scratch` is
+    emptied.
 
     DataQualityFailure if a checkpoint differs from the replay; NoCoverage if no due cluster has a checkpoint;
     UsageError if a state file is invalid.
@@ -76,7 +77,7 @@ def run(
     waits = []
     for cluster_id in clusters_of(fs, root, only):
         at_ms = read_state(fs, root, cluster_id, TASK, CheckState).at_ms
-        # Calendar days (UTC), so that a late run does not delay the next ones.
+        # Calendar days (UTC), so that a run later in the day does not delay the next checks.
         since = None if at_ms is None else now_ms // DAY_MS - at_ms // DAY_MS
         if since is not None and 0 <= since < days:  # a state from the future comes from a wrong clock
             waits.append(days - since)
@@ -105,7 +106,7 @@ def compare_checkpoint(
     cluster_id: str | None = None,
     settle_ms: int | None = None,
 ) -> Checked:
-    """Compare a checkpoint, of `as_of_ms` or the newest, with a full replay of its instant into `folder`.
+    """Compare the checkpoint of `as_of_ms` (None: the newest) with a full replay of its instant into `folder`.
 
     NoCoverage if there is no such checkpoint; DataQualityFailure if it differs from the log, or is damaged.
     """
@@ -141,7 +142,7 @@ def compare_checkpoint(
 def _published(
     fs: pafs.FileSystem, root: str, cluster_id: str | None, as_of_ms: int | None
 ) -> tuple[str, CheckpointManifest]:
-    """Return the checkpoint of an instant, or the newest, of any topic id of the cluster's offsets topic."""
+    """Return the checkpoint of `as_of_ms` (None: the newest), among those of all topic ids of the offsets topic."""
     found = [
         (at, folder)
         for topic_id in (topics_of(fs, root, cluster_id) if cluster_id is not None else ())
@@ -158,9 +159,10 @@ def _published(
 
 
 def _differing(own: Folder, replayed: Mapping[str, str], published: Folder, hashes: Mapping[str, str]) -> list[str]:
-    """Return the files whose tables differ between the two folds; DataQualityFailure if one is not as it was written.
+    """Return the files whose tables differ between replay and checkpoint; DataQualityFailure if a checkpoint's file is
+    not as it was written.
 
-    `replayed` and `hashes` are their SHA-256s by name.
+    `replayed` and `hashes` are the SHA-256s of the files of both, by name.
     """
     found = []
     for name in sorted({*replayed, *hashes}):
@@ -176,7 +178,7 @@ def _differing(own: Folder, replayed: Mapping[str, str], published: Folder, hash
 
 
 def _adds_up(name: str, own: Folder, replayed: Mapping[str, str], published: Folder, hashes: Mapping[str, str]) -> bool:
-    """Return whether a file has counters that are equal only in sum over the buckets of its log partition.
+    """Return whether a differing file has counters whose sums over all buckets of the log partition are equal.
 
     Which bucket counts a value as superseded depends on the slices in which the log was read.
     """

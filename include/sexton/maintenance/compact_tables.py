@@ -1,8 +1,8 @@
-"""compact_tables: remove old Iceberg snapshots, branches of failed runs and tags of deleted ones, rewrite small files.
+"""compact_tables: remove old Iceberg snapshots, branches of failed runs and tags of deleted runs, rewrite small files.
 
 Every commit leaves a snapshot, and files that only this snapshot refers to. Snapshots older than some days are expired,
 except those of published runs (lake.read reads a run at its snapshots) and the heads of main and branches; Iceberg
-deletes the files that nothing refers to any more. The branch of a run whose checks failed is kept as long.
+deletes the files that nothing refers to any more. The branch of a run whose checks failed is kept for the same time.
 
 Small files are rewritten in the tables that grow by appends. That loses nothing, so it needs no permission. Tables of
 snapshots are left alone: published runs refer to the files that they wrote.
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 SMALL_FILES = 5
-"""Minimum of files in a partition for a rewrite."""
+"""Minimum number of files in a partition for a rewrite."""
 _WRITTEN_IN_PIECES = ("interval", "append")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedTables:
-    """Snapshots, branches and tags that were removed, or would be; `small_files` that were rewritten as `new_files`."""
+    """How many snapshots, branches and tags were removed, or would be; how many `small_files` were rewritten as
+    `new_files`."""
 
     snapshots: int
     branches: int
@@ -40,7 +41,7 @@ class CompactedTables:
 
 
 def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = False) -> CompactedTables:
-    """Clean up every table of the lake: what is older than `days` at `now_ms`, only with `deletes`.
+    """Clean up every table of the lake. Removes what is older than `days` at `now_ms`, but only with `deletes`.
 
     NoCoverage if nothing was ever published.
     """
@@ -52,7 +53,8 @@ def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = F
     tables = known_tables(lake)
 
     def clear(name: str) -> tuple[int, int, int]:
-        """Return (snapshots, branches, tags). Snapshots go last, because the others refer to them."""
+        """Clean up a table; return the numbers of (snapshots, branches, tags). Snapshots are removed last, because
+        branches and tags refer to them."""
         table = load(lake, name)
         in_use = named.get(name, set())
         branches, tags = old_branches(table, before_ms), old_tags(table, before_ms, named=in_use)
@@ -62,7 +64,7 @@ def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = F
                 for ref in refs:
                     _call(engine, f"ALTER TABLE {lake.identifier(name)} DROP {kind} IF EXISTS `{ref}`")
             if snapshots:
-                # Exactly these: without `older_than` Iceberg would also expire all older than five days.
+                # Only these: the default of `older_than` would also expire all snapshots older than five days.
                 ids = ", ".join(f"{snapshot_id}L" for snapshot_id in snapshots)
                 which = f"snapshot_ids => ARRAY({ids}), older_than => TIMESTAMP '1970-01-01 00:00:00'"
                 _call(

@@ -4,13 +4,14 @@ The runs are first recorded in the archive, with their rows of `runs`:
 
     <archive>/<cluster_id>/maintenance/expire_runs-<instant>[-<number>].json
 
-Then they are deleted from `runs`, through which all readers go, then from the other tables, and the record is closed. A
-crash on the way never shows half a run; the next call first completes open records. Checkpoints are deleted last, each
-starting with its manifest.
+Then they are deleted from `runs`, where all readers look first, then from the other tables, and the record is closed.
+So a reader never sees part of a run, even after a crash; the next call first completes open records. Checkpoints are
+deleted last, the manifest of each before its other files.
 
 Never deleted: what is archived, apart from checkpoints; rows of `offset_changes`, `expiry_sweeps`, `commit_counts`,
 `apply_ledger`, and of the audits (`replica_state`, `replica_differences`, `transactions`, `transactional_ids`). Rows of
-`time_lag` go with their run. A run stays, whatever its age, while its instant is under hold or if its plan was applied.
+`time_lag` are deleted with their run. A run stays, whatever its age, while its instant is under hold or if its plan was
+applied.
 """
 
 import re
@@ -41,7 +42,7 @@ _REMOVAL = re.compile(r"expire_runs-\d{1,19}(-\d+)?\.json")
 
 
 class Removal(BaseModel):
-    """The runs that one call removes, as rows of `runs`. `is_done` once no table has rows of them."""
+    """The runs that one call removes, as rows of `runs`. `is_done` is set once no table has rows of these runs."""
 
     at_ms: int
     runs: list[dict[str, Any]]
@@ -50,9 +51,10 @@ class Removal(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredRuns:
-    """What was removed from a cluster, or would be: `runs` (as_of_ms) of the `published` ones, and checkpoints.
+    """What was removed from a cluster, or would be: `runs` (their as_of_ms) and a number of `checkpoints`.
 
-    `held` runs stay at any age. `completed` runs were left by a call that died.
+    The other fields count runs: `published` before the removal; `held`, which stay at any age; `completed`, whose
+    removal an earlier call had not finished.
     """
 
     cluster_id: str
@@ -74,7 +76,8 @@ def run(
     deletes: bool = False,
     only: str | None = None,
 ) -> list[ExpiredRuns]:
-    """Expire runs of every cluster of the archive, or `only` one; without `deletes` only report what would be removed.
+    """Expire runs of every cluster of the archive, or of `only` this one; without `deletes` only report what would be
+    removed.
 
     `held` are instants (as_of_ms) that stay. NoCoverage if nothing was ever published.
     """
@@ -94,7 +97,7 @@ def run(
         going = [each for each in runs if each.key.as_of_ms not in keeps]
         if deletes:
             _take(engine, lake, cluster_id, removals, Removal(at_ms=now_ms, runs=[each.row for each in going]))
-            for folder in free:  # each starting with its manifest: without one it does not exist for readers
+            for folder in free:  # the manifest first: without it readers ignore the checkpoint
                 if is_file(fs, f"{folder}/{MANIFEST}"):
                     fs.delete_file(f"{folder}/{MANIFEST}")
                 failpoint("expire_runs.unmade")
@@ -158,9 +161,11 @@ def _take(engine: Engine, lake: Lake, cluster_id: str, removals: _Removals, remo
 
 
 def _complete(engine: Engine, lake: Lake, cluster_id: str, removals: _Removals, path: str) -> int:
-    """Delete the rows of recorded runs that are no longer in `runs`, and close the record; return their number.
+    """Delete the rows of recorded runs that are no longer in `runs`, and close the record; return the number of these
+    runs.
 
-    A recorded run that is in `runs` was not deleted there or was published again: the retention judges it as any other.
+    A recorded run that is in `runs` was not deleted there, or was published again: the retention decides about it as
+    about any other run.
     """
     removal = removals.read(path)
     there = {as_of_ms for as_of_ms, _ in published_instants(lake, cluster_id)}
@@ -197,7 +202,8 @@ def _applied_plans(lake: Lake) -> set[str]:
 def _free_checkpoints(
     fs: pafs.FileSystem, root: str, cluster_id: str, keeps: Collection[int], *, before_ms: int
 ) -> list[str]:
-    """Return checkpoints from before `before_ms` of no kept run, and from which no replay of one would start."""
+    """Return checkpoints before `before_ms` that are not of a kept run and from which no replay of a kept run would
+    start."""
     free = []
     for topic_id in topics_of(fs, root, cluster_id):
         folders = checkpoint_folders(fs, root, cluster_id=cluster_id, topic_id=topic_id)

@@ -1,10 +1,10 @@
 """Both sides of a reconciliation: what the live brokers answer about a group, and what the archived log implies.
 
 The cluster changes meanwhile. So each log partition is read in three steps: its groups, the end of its log, its groups
-again. An answer that is the same twice is valid at that end, up to which the log is then folded.
+again. If both answers about a group are the same, they are valid at that end; the log is then folded up to there.
 
-Facts that only a coordinator's memory has are not compared: the state of a classic group while it rebalances, whether a
-streams group has found its topics, and up to Kafka 3.x everything except committed offsets.
+Facts that are only in a coordinator's memory are not compared: the state of a classic group while it rebalances,
+whether a streams group has found its topics, and up to Kafka 3.x everything except committed offsets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ Kind = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAnswer:
-    """The compared values of one group. Without a `kind` the group does not exist."""
+    """The compared values of one group. `kind` is None if the group does not exist."""
 
     kind: Kind | None
     offsets: Mapping[Key, CommittedValue]
@@ -41,11 +41,11 @@ class GroupAnswer:
 
 @dataclass(slots=True, kw_only=True)
 class LiveAnswers:
-    """The brokers' answers: those that were the same twice, by group, and the log end of each log partition.
+    """The brokers' answers that were the same both times (`settled`, by group), and the log end of each log partition.
 
     Groups in `moved` changed between the two answers. Groups in `refused` may not be described by the principal.
-    Brokers that `failed` list no groups, so an unlisted group counts as moved. `seen_topics` are those that the
-    principal may see, None for all: brokers silently omit offsets of the others.
+    Brokers in `failed` listed no groups; if there are any, an unlisted group counts as moved. `seen_topics` are the
+    topics that the principal may see, None for all: brokers silently omit offsets of hidden topics.
     """
 
     settled: dict[str, GroupAnswer] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class LiveAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerDifference:
-    """A difference between the log up to `log_offset` and the brokers; without a `topic` about the group itself."""
+    """A difference between the log up to `log_offset` and the brokers. If `topic` is None it is about the group."""
 
     group_id: str
     log_partition: int
@@ -87,7 +87,7 @@ def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str])
         offsets |= {group_id: same for group_id, same in second.items() if same == first[group_id]}
     after, found.failed = kinds(session)
     for group_id in group_ids:
-        is_listed = group_id in after or not found.failed  # else it may be on a broker that failed
+        is_listed = group_id in after or not found.failed  # otherwise a broker that failed may have it
         if is_listed and group_id in offsets and before.get(group_id) == after.get(group_id):
             found.settled[group_id] = GroupAnswer(kind=after.get(group_id), offsets=offsets[group_id])
         elif group_id not in found.refused:
@@ -96,7 +96,7 @@ def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str])
 
 
 def kinds(session: ClusterSession) -> tuple[dict[str, Kind], dict[int, str]]:
-    """Return all groups that the brokers list to this principal, and the brokers that failed, by id."""
+    """Return the kinds of all groups that the brokers list to this principal, and the errors of brokers that failed."""
     found = list_groups(session)
     return {one.group_id: (one.group_type, one.state, one.protocol_type) for one in found.groups}, found.failed
 
@@ -124,7 +124,8 @@ def differences(
     log_offset: int,
     seen_topics: Collection[str] | None = None,
 ) -> Iterator[AnswerDifference]:
-    """Yield the difference of the group itself, then those of its offsets in `seen_topics` (None: all topics)."""
+    """Yield the difference of the group itself, then the differences of its offsets in `seen_topics` (None: all
+    topics)."""
     log_partition = coordinator.log_partition_of(group_id)
     assert log_partition is not None, "an archive knows the number of its log partitions"
     whole = AnswerDifference(
@@ -157,7 +158,8 @@ def _is_same(live: Kind | None, folded: Kind | None) -> bool:
 def _offsets(
     session: ClusterSession, group_ids: Iterable[str], found: LiveAnswers
 ) -> dict[str, dict[Key, CommittedValue]]:
-    """Return the committed offsets of each group. Refused groups go to `found`; a missing broker is an error."""
+    """Return the committed offsets of each group; add refused groups to `found`. TransientError if a broker does not
+    answer."""
     answers: dict[str, dict[Key, CommittedValue]] = {}
     for group_id in group_ids:
         try:

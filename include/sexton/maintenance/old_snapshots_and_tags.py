@@ -19,7 +19,7 @@ def old_branches(table: "IcebergTable", before_ms: int) -> list[str]:
 
 
 def old_tags(table: "IcebergTable", before_ms: int, *, named: Collection[int]) -> list[str]:
-    """Return the tags of runs that were published before an instant and no longer are."""
+    """Return the tags of runs that were published before an instant and are no longer published."""
     return sorted(
         name for name, head in _old_refs(table, before_ms) if name.startswith(PUBLISHED) and head not in named
     )
@@ -36,7 +36,8 @@ def _old_refs(table: "IcebergTable", before_ms: int) -> Iterator[tuple[str, int]
 def old_snapshots(
     table: "IcebergTable", before_ms: int, *, named: Collection[int], but_for: Collection[str] = ()
 ) -> list[int]:
-    """Return snapshots from before an instant that no run and no branch or tag refers to, except those in `but_for`."""
+    """Return snapshots from before an instant that no run, branch or tag refers to; branches and tags in `but_for` do
+    not count."""
     heads = {ref.snapshot_id for name, ref in table.refs().items() if name not in but_for}
     return sorted(
         snapshot.snapshot_id

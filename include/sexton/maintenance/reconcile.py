@@ -1,11 +1,12 @@
-"""reconcile: fold the whole archive, from no checkpoint, and compare it with the live brokers.
+"""reconcile: fold the entire archive, without a checkpoint, and compare the result with the live brokers.
 
 It compares committed offsets, types and states of all groups, or of a sample in a large cluster. Each round asks the
-brokers, takes a snapshot, folds the log up to the position of each answer, and compares. Groups that moved meanwhile or
-that differ are compared again. Drift is what differed in every round, at least twice. Groups that the log knows and the
-brokers do not list are compared, too. Groups and topics that are hidden from the principal are reported, not compared.
+brokers, takes a snapshot, folds the log up to the position of each answer, and compares. Groups that changed meanwhile
+or that differ are compared again. Drift is a difference in every comparison of a group, at least two. Groups that are
+in the log, but not listed by the brokers, are compared, too. Groups and topics that are hidden from the principal are
+reported, not compared.
 
-It only reads from the cluster. The archive gets snapshots, as from snapshot_log.
+It only reads from the cluster. The snapshots are archived as by snapshot_log.
 """
 
 import random
@@ -28,15 +29,15 @@ from sexton.views.coordinator_view import LazyShards
 from sexton.views.log_parts import LogParts
 
 ROUNDS = 4
-"""Maximum of rounds."""
+"""Maximum number of rounds."""
 MIN_COMPARISONS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """The result. The brokers or the log know `groups`, of which `compared` were compared.
+    """The result, in numbers of groups: `groups` are in the brokers' answers or in the log, `compared` were compared.
 
-    `drifted` groups differ (`differences`). `unsettled` groups moved in every round. `refused` groups may not be
+    `drifted` groups differ (see `differences`). `unsettled` groups changed in every round. `refused` groups may not be
     described by the principal. `unloadable` groups are in log partitions that no coordinator could load.
     """
 
@@ -86,7 +87,7 @@ class _Comparison:
 
     @property
     def unsettled(self) -> set[str]:
-        """Groups that moved in every round, or differed once and moved in every later round."""
+        """Groups that changed in every round, or that differed once and changed in every later round."""
         once = {
             group_id
             for group_id, found in self.differing.items()
@@ -113,7 +114,8 @@ def run(
     now_ms: Callable[[], int],
     connect: Connect = ClusterSession,
 ) -> Reconciliation:
-    """Compare the archive of `request` with its cluster: at most `most_groups` listed groups, and as many others.
+    """Compare the archive of `request` with its cluster: at most `most_groups` groups that the brokers list, and at
+    most as many groups that only the log has.
 
     `seed` chooses the sample. NoCoverage if the log is empty.
     """

@@ -15,7 +15,7 @@ from sexton.archive.folder import Folder
 from sexton.as_text import DAY_MS
 
 REPEATABLE_DAGS = ("offset_retention", "maintenance")
-"""DAGs whose runs change no cluster. Those of further clusters are named `<DAG>__<name>`."""
+"""DAGs whose runs change no cluster. The DAGs of further clusters are named `<DAG>__<name>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +31,15 @@ class OldRunFolders:
 def run(root: Path | str, *, now_ms: int, days: int, deletes: bool = False) -> OldRunFolders:
     """Remove run folders below `root` without writes in the `days` before `now_ms`; without `deletes` only count them.
 
-    A cleared run writes to its folder, so that folder stays. Folders that cannot be removed are skipped, with one alert
-    for all of them.
+    A run that was cleared and runs again writes to its folder, so its folder stays. Folders that cannot be removed are
+    skipped, with one alert for all of them.
     """
     before_ns = (now_ms - days * DAY_MS) * 1_000_000
     sizes, stuck = [], []
     found: Iterator[Path | Folder] = _in_store(Folder(root)) if "://" in str(root) else _run_folders(Path(root))
     for folder in found:
         try:
-            size = _size_if_old(folder, before_ns)  # right before the removal: removing others may have taken long
+            size = _size_if_old(folder, before_ns)  # checked just before removal: earlier removals may take long
             if size is None:
                 continue
             if deletes:
@@ -79,7 +79,7 @@ def _size_if_old(folder: Path | Folder, before_ns: int) -> int | None:
 
 
 def _in_store(root: Folder) -> Iterator[Folder]:
-    """`_run_folders` in an object store."""
+    """Like `_run_folders`, in an object store."""
     for dag in child_folders(root.fs, root.path()):
         if dag.partition("__")[0] in REPEATABLE_DAGS:
             yield from (root.sub(dag, name) for name in child_folders(root.fs, root.path(dag)))

@@ -1,6 +1,6 @@
-"""Which published runs are kept: all of the last hours, then the last of each hour, of each day, of each month.
+"""Which published runs are kept: all runs of the last hours, then the last run of each hour, each day, each month.
 
-A run that a coarser step keeps was kept by every finer one: the last run of a month is the last of its day and hour.
+A run that a coarser rule keeps was kept by every finer rule: the last run of a month is the last of its day and hour.
 So applying the rules daily gives the same result as applying them once.
 """
 
@@ -19,7 +19,7 @@ MONTH_MS = 31 * DAY_MS
 class RunRetention:
     """How many runs are kept at which age. Hours, days and months are those of the UTC calendar.
 
-    The last run of each month is kept forever, also when it is older than `daily_months` of 31 days.
+    `daily_months` are months of 31 days. After them the last run of each month is kept, forever.
     """
 
     all_hours: int
@@ -30,9 +30,10 @@ class RunRetention:
 def kept(
     instants: Collection[int], *, now_ms: int, retention: RunRetention, held: Collection[int] = frozenset()
 ) -> set[int]:
-    """Return the `instants` (as_of_ms of one cluster's runs) that stay: by their age at `now_ms`, or because `held`.
+    """Return the `instants` (as_of_ms of one cluster's runs) that stay, because of their age at `now_ms` or because
+    they are in `held`.
 
-    The newest always stays, and so do those after `now_ms`.
+    The newest instant always stays, and so do instants after `now_ms`.
     """
     of_hour = _last_of_each(instants, lambda at: at // HOUR_MS)
     of_day = _last_of_each(instants, lambda at: at // DAY_MS)

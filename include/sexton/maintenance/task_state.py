@@ -1,8 +1,8 @@
-"""The state that a task needs from its last run, one small file per cluster:
+"""The state that a task needs from its previous run, one small file per cluster:
 
     <archive>/<cluster_id>/maintenance/<task>.json
 
-It is written after the work is done, so a task that died repeats the work and skips nothing.
+It is written when the work is done. So a task that died meanwhile repeats its work, and nothing is skipped.
 """
 
 from typing import TypeVar

@@ -1,7 +1,7 @@
-"""verify: check all names and sizes of the archive, and one part of its bytes, so that several runs read all of it.
+"""verify: check all names and sizes in the archive, and read one part of its bytes: several runs together read all.
 
-The number of the last part is stored, so that the next run reads the next part whatever the schedule. So are corrupt
-segments: every run reads them again and reports them until they are repaired.
+The number of the part that was read last is stored, so that the next run reads the next part whatever the schedule.
+Corrupt segments are stored, too: every run reads them again and reports them until they are repaired.
 
     <archive>/<cluster_id>/maintenance/verify.json
 """
@@ -28,7 +28,7 @@ TASK = "verify"
 
 
 class VerifyState(BaseModel):
-    """The progress for one cluster: part `part` of `parts` was read last, 0 if none was.
+    """The progress for one cluster: part `part` of `parts` was read last; 0 before the first.
 
     `corrupt` has the segments and `checkpoints` the checkpoints that were corrupt when last read, as paths in the
     cluster's folder.
@@ -42,9 +42,10 @@ class VerifyState(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedArchive:
-    """What was read (`subsets`: part n/t of each cluster, `read` of all `segments`) and the number of findings.
+    """What was read (`subsets`: part n/t of each cluster; `read` of all `segments`) and the number of findings.
 
-    A `corrupt` finding means that the archive differs from what was written to it; other data was bad when archived.
+    `corrupt` counts findings of data that differs from what was written to the archive; data of other findings was bad
+    when it was archived.
     """
 
     subsets: dict[str, str]
@@ -57,10 +58,11 @@ class VerifiedArchive:
 
 
 def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only: str | None = None) -> VerifiedArchive:
-    """Verify the next of `parts` parts, of every cluster or `only` one; or the part `subset`, which is not counted.
+    """Verify the next of `parts` parts of every cluster, or of `only` this one. A `subset` (n, t) is read instead of
+    the next part, and not stored as progress.
 
-    Each of the first findings becomes an alert, all others one more. UsageError if the archive has no cluster `only` or
-    a state file is invalid; OSError if the store cannot be read or written.
+    Each of the first findings becomes an alert, all further findings together one more. UsageError if the archive has
+    no cluster `only` or a state file is invalid; OSError if the store cannot be read or written.
     """
     fs, root = filesystem(archive)
     subsets: dict[str, str] = {}
@@ -68,7 +70,7 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
     segments = read = read_bytes = 0
     for cluster_id in clusters_of(fs, root, only):
         state = read_state(fs, root, cluster_id, TASK, VerifyState)
-        # The part after the last one; the first part if the number of parts has changed.
+        # The part after the one that was read last; the first part if the number of parts has changed.
         n, t = subset or ((state.part % parts + 1 if state.parts == parts else 1), parts)
         found = verify_archive(fs, root, cluster_id=cluster_id, subset=(n, t))
         wrong, corrupt = _with_known(fs, root, cluster_id, found.findings, state.corrupt)
@@ -99,7 +101,8 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
 def _checkpoints(
     fs: pafs.FileSystem, root: str, cluster_id: str, subset: tuple[int, int], known: Collection[str]
 ) -> tuple[list[Finding], list[str]]:
-    """Check the checkpoints of a part and the `known` corrupt ones; return the findings and the corrupt ones now."""
+    """Check the checkpoints of a part and those `known` to be corrupt; return the findings and the checkpoints that are
+    corrupt now."""
     folder = f"{root.rstrip('/')}/{cluster_id}/"
     _, found = verify_checkpoints(fs, root, cluster_id=cluster_id, subset=subset)
     again = {f"{folder}{path}" for path in known} - {finding.where for finding in found}
@@ -110,16 +113,16 @@ def _checkpoints(
 def _with_known(
     fs: pafs.FileSystem, root: str, cluster_id: str, findings: Collection[Finding], known: Collection[str]
 ) -> tuple[list[Finding], list[str]]:
-    """Add the findings of segments `known` to be corrupt; return all findings and the segments corrupt now."""
+    """Add the findings of segments `known` to be corrupt; return all findings and the segments that are corrupt now."""
     if not known and not any(finding.kind == CORRUPT for finding in findings):
-        return [*findings], []  # the usual case: no need to list the archive again
+        return [*findings], []  # the usual case: the archive is not listed again
     folder = f"{root.rstrip('/')}/{cluster_id}/"
     links = _links(fs, root, cluster_id)
     before = {f"{folder}{path}" for path in known}
     reported = {finding.where for finding in findings}
     again: list[Finding] = []
     for path in before:
-        if path not in links:  # a missing segment is not repaired: whoever removed it removes it from the list
+        if path not in links:  # missing is not repaired: who removed the segment must remove it from the list
             what = "it was corrupt at its last reading, and no lineage includes it now"
             again.append(Finding(kind=CORRUPT, where=path, what=what))
         elif reported.isdisjoint((path, links[path].manifest_path)):
@@ -133,7 +136,7 @@ def _links(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[str, Archive
     """Return every segment in a lineage of the cluster, by the paths of both of its files."""
     found: dict[str, ArchivedSegment] = {}
     for topic_id in topics_of(fs, root, cluster_id):
-        with suppress(SextonError):  # verify reports it
+        with suppress(SextonError):  # verify_archive reports it
             for histories in list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).values():
                 for link in (link for history in histories for link in history.segments):
                     found |= {link.segment_path: link, link.manifest_path: link}

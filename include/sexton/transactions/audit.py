@@ -1,6 +1,6 @@
-"""One audit: the open transactions of a replayed offsets log, judged, with all transactional ids.
+"""One audit: the open transactions of a replayed offsets log with their verdicts, and all transactional ids.
 
-The order of reading is part of the rule: the offsets log first, then the states, then the brokers' own producers.
+The verdicts depend on the order of reading: the offsets log first, then the states, then the brokers' own producers.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ from sexton.transactions.verdicts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The result of an audit. `read_at_ms` is when the states were read, None where they were not.
+    """The result of an audit. `read_at_ms` is when the states were read, None if they were not read.
 
     `transactions` and `transactional_ids` are the tables of these names, without their run columns; `notes` name what
     could not be read.
@@ -44,7 +44,7 @@ class Audit:
     notes: Sequence[str]
 
     def counts(self) -> dict[str, int]:
-        """Transactions by verdict."""
+        """Number of transactions by verdict."""
         return dict(Counter(one.verdict for one in self.judgement.judged))
 
 
@@ -59,7 +59,7 @@ def audit(
     spread: Spread,
     producers: Callable[[], Producers] | None = None,
 ) -> Audit:
-    """Judge the open transactions of `source`; `producers` asks the brokers, and is only called if any transaction is
+    """Judge the open transactions of `source`. `producers` asks the brokers; it is only called if a transaction is
     open."""
     states = None if state_log is None else state_log.load(spread)
     asked = producers() if producers is not None and transactions else None
@@ -77,7 +77,7 @@ def audit(
 
 
 def _held(source: LogSource, judgement: Judgement) -> dict[tuple[int, int], int]:
-    """Bytes held by each transaction, by log partition and first log_offset."""
+    """Bytes that each transaction keeps uncleaned, by log partition and first log_offset."""
     fs, _ = filesystem(source.uri)
     places: dict[int, set[int]] = {}
     for one in judgement.judged:

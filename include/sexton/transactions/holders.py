@@ -1,8 +1,8 @@
-"""The owners of open transactions that hold offsets of one group, from a log or from published tables.
+"""The owners of open transactions that hold up offsets of one group, from a log or from published tables.
 
-Without `__transaction_state` only the evidence of the offsets log is known: the producer, the start, and the held
-offsets. Rows are those of the table `transactions` without held_bytes, plus `audited_at_ms`: the instant of the audit
-that judged, None where the states themselves were read, or nothing.
+Without `__transaction_state` only the evidence in the offsets log is known: the producer, the start, and the offsets
+that the transaction holds up. Rows are those of the table `transactions` without held_bytes, plus `audited_at_ms`: the
+instant of the audit with the verdict; None where the verdict was made here from the states, or there is none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _JUDGED = (
     *("verdict", "reason", "transactional_id", "state", "start_offset", "ends_at_ms", "is_overdue", "is_confirmed"),
     *("abort_arguments", "evidence"),
 )
-"""Columns that an audit adds to the evidence of the log."""
+"""Columns that an audit adds to the evidence in the offsets log."""
 
 
 def transactions_of(
@@ -31,7 +31,7 @@ def transactions_of(
     pending: Mapping[int, Mapping[OffsetKey, StoredOffset]],
     is_requested: Callable[[str, int], bool],
 ) -> list[OffsetsTransaction]:
-    """The transactions of one log partition that hold requested offsets of a group, with these offsets.
+    """The transactions of one log partition that hold up requested offsets of a group, with these offsets.
 
     `rows` are rows of open_transactions; `pending` has the pending offsets of each producer.
     """
@@ -56,7 +56,7 @@ def holder_rows(
     slack_ms: int,
     release: Release | None,
 ) -> list[Row]:
-    """The transactions with their verdicts; `unknown` without `states`."""
+    """The transactions with their verdicts, which are `unknown` without `states`."""
     clocks = TransactionClocks(read_until_ms=read_until_ms, slack_ms=slack_ms)
     table = transaction_rows(judge_all(transactions, states, clocks).judged, {}, release)
     return [{**row, "audited_at_ms": None} for row in table.drop_columns(["held_bytes"]).to_pylist()]
@@ -65,8 +65,8 @@ def holder_rows(
 def published_holders(
     lake: Lake, run: PublishedRun, group_id: str, is_requested: Callable[[str, int], bool], *, until_ms: int | None
 ) -> list[Row]:
-    """Holders in a published run, with the verdicts of the newest audit up to `until_ms` that saw the same
-    transactions."""
+    """The transactions in a published run that hold up requested offsets of a group. Those that are also in the newest
+    audit up to `until_ms` have their verdict from that audit."""
     every = read_published(lake, run, "open_transactions").to_pylist()
     rows = [row for row in every if group_id in row["group_ids"]]
     if not rows:
@@ -92,7 +92,8 @@ def _newest(lake: Lake, run: PublishedRun, until_ms: int | None) -> list[Row]:
 
 
 def _judged(row: Row, audit: Sequence[Row]) -> Row:
-    """A transaction with its verdict from the audit; the producer's earlier and later transactions do not match."""
+    """A transaction with its verdict from the audit, if the audit has it: log_offsets distinguish it from earlier and
+    later transactions of the same producer."""
     for other in audit:
         is_same_producer = all(other[name] == row[name] for name in ("log_partition", "producer_id"))
         starts = max(other["start_offset"], row["start_offset"])

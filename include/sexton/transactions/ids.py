@@ -1,7 +1,7 @@
 """Transactional ids: when the coordinator removes them, the effect of another expiration, and families of unique ids.
 
 An id expires once it is Empty or Complete* and was last updated transactional.id.expiration.ms ago
-(TransactionStateManager.shouldExpire); coordinators check every hour, counted from their load.
+(TransactionStateManager.shouldExpire). Coordinators check every hour from the time when they loaded.
 """
 
 import re
@@ -16,20 +16,20 @@ EXPIRATION = "transactional.id.expiration.ms"
 DEFAULT_EXPIRATION_MS = 7 * DAY_MS
 HORIZON_DAYS = (1, 7, 30)
 FLOOD = 1_000
-"""From this many ids on a family is reported: each id costs the coordinator memory until it expires."""
+"""Minimum number of ids in a reported family: each id costs the coordinator memory until it expires."""
 _VARYING = re.compile(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[0-9a-f]*\d)[0-9a-f]{8,}|\d+|([a-f]+)(?=[a-f]{8})",
     re.IGNORECASE,
 )
 """The varying parts of generated ids: UUIDs, hexadecimal numbers, numbers.
 
-The group matches none of these: letters alone, up to where a UUID may begin. They are matched to be skipped at once;
-searching for a digit after each of them would take quadratic time.
+Group 1 matches no varying part but letters alone, up to where a UUID may begin. The match skips them all in one step:
+searching for a digit after each letter would take quadratic time.
 """
 
 
 def recorded_expiration_ms(broker_settings: Mapping[str, str]) -> int:
-    """The expiration of a broker with these settings: as recorded, else Kafka's default."""
+    """The transactional.id.expiration.ms in these settings, else Kafka's default."""
     return int(broker_settings.get(EXPIRATION) or DEFAULT_EXPIRATION_MS)
 
 
@@ -52,15 +52,15 @@ class Family:
 
 
 def floods(ids: Iterable[TransactionalId], *, at_least: int = FLOOD) -> list[Family]:
-    """Families of many ids, the largest first."""
+    """Families with at least `at_least` ids, the largest first."""
     counted = Counter(family_of(one.transactional_id) for one in ids)
     return [Family(family=name, ids=count) for name, count in counted.most_common() if count >= at_least]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdForecast:
-    """The number of ids, of ids that are due now, and of ids that will be due within the given days if none is used
-    again."""
+    """Numbers of ids: all, those with an open transaction, those that are due to expire now, and, by number of days,
+    those that will be due after so many days if they are not used again."""
 
     expiration_ms: int
     ids: int
@@ -70,7 +70,7 @@ class IdForecast:
 
 
 def forecast(ids: Iterable[TransactionalId], *, expiration_ms: int, now_ms: int) -> IdForecast:
-    """The ids that expire by a given transactional.id.expiration.ms."""
+    """The numbers of ids that expire with `expiration_ms` as transactional.id.expiration.ms."""
     due = [expires_at_ms(one, expiration_ms=expiration_ms) for one in ids]
     known = [at_ms for at_ms in due if at_ms is not None]
     return IdForecast(

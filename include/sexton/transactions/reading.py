@@ -1,7 +1,7 @@
 """Finds the bytes of `__transaction_state`: next to the offsets log on a broker's disk, or in the archive.
 
 The archive stores the topic like the offsets log, in a folder of the cluster that is itself an archive:
-<archive>/<cluster_id>/transaction_state. Commands that verify or list an archive work there, too.
+<archive>/<cluster_id>/transaction_state. Commands that verify or list an archive also work with that folder.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from sexton.transactions.verdicts import KnownStates
 from sexton.uris import below
 
 Spread = Callable[[Callable[["PartitionBytes"], LoadedStates], list["PartitionBytes"]], Iterable[LoadedStates]]
-"""Runs the work for every partition."""
+"""Runs a function for every partition; yields the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ class StateLog:
     read_at_ms: int
 
     def load(self, spread: Spread) -> KnownStates:
-        """The states of all partitions. Where the partition count is not recorded it is inferred from the ids, if they
-        prove it."""
+        """The states of all partitions. Where the partition count is not recorded, it is inferred from the ids if they
+        determine it."""
         loaded = list(spread(PartitionBytes.load, list(self.partitions)))
         count = self.partition_count
         if count is None:
@@ -88,10 +88,10 @@ def state_log(
     taken_at_ms: int,
     release: Release,
 ) -> StateLog | None:
-    """The topic next to the offsets log: in an archive (`cluster_id` is set), else on a disk that was copied at
+    """The topic next to the offsets log: in an archive if `cluster_id` is set, else on a disk that was copied at
     `taken_at_ms`.
 
-    None where it does not exist at that instant.
+    None where the topic does not exist at `as_of_ms`.
     """
     if cluster_id is not None:
         return in_archive(uris[0], cluster_id, as_of_ms=as_of_ms, release=release)
@@ -101,8 +101,8 @@ def state_log(
 def on_disk(uris: Sequence[str], *, taken_at_ms: int, as_of_ms: int | None, release: Release) -> StateLog | None:
     """The topic in a broker's log directories; None where it is missing.
 
-    Folders do not show which partitions are missing: a broker has the partitions of its replicas, a copy those that
-    were copied.
+    Folders do not show which partitions are missing: a broker's disk has only the partitions of its replicas, a copy
+    only the partitions that were copied.
     """
     (fs, _), *_ = opened = [filesystem(uri) for uri in uris]
     folders = {number for _, path in opened for number in partition_folders(fs, path, TRANSACTIONS_TOPIC)}
@@ -117,7 +117,7 @@ def on_disk(uris: Sequence[str], *, taken_at_ms: int, as_of_ms: int | None, rele
 
 
 def in_archive(archive: str, cluster_id: str, *, as_of_ms: int | None, release: Release) -> StateLog | None:
-    """The topic in an archive, at an instant or to its end; None where the archive does not have it then."""
+    """The topic in an archive, up to `as_of_ms` or the end; None where the archive does not have it at that instant."""
     root = transactions_archive(archive, cluster_id)
     try:
         source = open_archive(root, as_of_ms=as_of_ms, cluster_id=cluster_id)
@@ -144,8 +144,8 @@ def _partitions(
 
 
 def held_bytes(fs: pafs.FileSystem, segments: Sequence[Segment], log_offsets: Iterable[int]) -> dict[int, int]:
-    """For each log_offset the bytes from its batch to the end of the log: a transaction that begins there keeps these
-    bytes from the log cleaner."""
+    """For each log_offset the bytes from its batch to the end of the log, which the log cleaner does not clean while a
+    transaction that begins there is open."""
     left, found, after = sorted(log_offsets), dict[int, int](), 0
     for segment in reversed(segments):
         begins = segment == segments[0]
@@ -164,7 +164,7 @@ def held_bytes(fs: pafs.FileSystem, segments: Sequence[Segment], log_offsets: It
 
 
 def _batches(fs: pafs.FileSystem, segment: Segment) -> tuple[Int64s, Int64s]:
-    """The log_offset after each batch of a segment, and the byte where it begins."""
+    """For each batch of a segment, the log_offset after it and the byte at which it begins."""
     blocks = list(headers_of(slice_bytes(fs, segment, segment.stop_byte), floor_offset=segment.base_offset))
     ends = [np.zeros(0, np.int64), *(each.next_offset for each in blocks)]
     return np.concatenate(ends), np.concatenate([ends[0], *(each.position for each in blocks)])

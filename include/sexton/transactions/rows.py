@@ -29,7 +29,8 @@ _OVERDUE = "; it should have ended by now: look at the log of that id's coordina
 def open_transactions(transactions: Iterable[Mapping[str, Any]], pending: Iterable[Mapping[str, Any]]) -> list[
     OffsetsTransaction
 ]:  # fmt: skip
-    """The open transactions of the offsets log: rows of the tables open_transactions and pending_offsets of a run."""
+    """The open transactions of the offsets log, from a run's rows of the tables open_transactions and
+    pending_offsets."""
     held: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for row in pending:
         offset = {name: row[name] for name in ("group_id", "topic", "partition", "committed_offset")}

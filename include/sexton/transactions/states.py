@@ -1,8 +1,8 @@
 """The state of every transactional id in one partition of `__transaction_state`, as its coordinator loads it.
 
 Follows TransactionStateManager.loadTransactionMetadata and TransactionLog: the last record of an id wins, a null value
-removes it, control batches and producer ids are ignored. A load that fails keeps the records before the failure, and
-the coordinator serves them.
+removes the id, control batches and producer ids of batches are ignored. If a load fails, the coordinator keeps and
+serves the ids from the records before the failure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from sexton.records.transactions import (
 
 
 class TransactionState(StrEnum):
-    """The states of a transaction under Kafka's names, in the order of their numbers."""
+    """The states of a transaction with Kafka's names, in the order of their numbers."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -35,7 +35,7 @@ class TransactionState(StrEnum):
 
 
 STATES: tuple[TransactionState, ...] = tuple(TransactionState)
-"""By number."""
+"""The states by their numbers."""
 ENDED = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 """States without outstanding markers; ids in these states expire."""
 COMPLETING = frozenset(
@@ -45,7 +45,7 @@ COMPLETING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionLoadRules:
-    """Differences between releases when they load; the defaults are those of the newest.
+    """How releases differ in loading; the defaults are the rules of the newest release.
 
     `newest_value` is the highest known version of a value. A record of an unknown version is skipped or ends the load.
     """
@@ -60,17 +60,17 @@ _DATED_RULES: tuple[tuple[Release, TransactionLoadRules], ...] = (
     ((3, 4, 1), TransactionLoadRules(skips_unknown_values=False)),  # KIP-915
     ((0, 11), TransactionLoadRules(skips_unknown_keys=False, skips_unknown_values=False, newest_value=0)),
 )
-"""By the first release that has them, the newest first."""
+"""(first release, rules), the newest release first."""
 
 
 def rules_of(release: Release) -> TransactionLoadRules:
-    """The rules of a Kafka release; before 0.11 the topic did not exist."""
+    """The rules of a Kafka release. Releases before 0.11 do not have the topic."""
     return next((rules for since, rules in _DATED_RULES if reaches(release, since, last=release)), _DATED_RULES[-1][1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalId:
-    """A transactional id and its transaction, by its last record; None where the wire has -1.
+    """A transactional id and its transaction, from its last record; None where the record has -1.
 
     `partitions` are the partitions of the transaction: empty once it has ended.
     """
@@ -98,9 +98,9 @@ class TransactionalId:
 class LoadedStates:
     """The state of a coordinator after the load of one partition.
 
-    `failure` is why the load ended early; `ids` are then those of the records before it. `skipped` counts records of
-    unknown versions: the state of their ids is unknown. `leader_epoch` is that of the last batch, -1 without one, and
-    also the epoch of the coordinator.
+    `failure` is why the load ended early; `ids` are then from the records before the failure. `skipped` counts records
+    of unknown versions: the state of their ids is unknown. `leader_epoch` is the epoch of the last batch, -1 without a
+    batch; it is also the epoch of the coordinator.
     """
 
     log_partition: int
@@ -116,7 +116,7 @@ class LoadedStates:
 
 
 class _LoadEnds(Exception):
-    """Ends a coordinator's load."""
+    """Raised where a coordinator's load ends early."""
 
 
 def load_states(
@@ -129,7 +129,7 @@ def load_states(
 ) -> LoadedStates:
     """Load the segments of one partition, given in log order.
 
-    With `as_of_ms`, reading stops before the first batch whose largest timestamp is not before it.
+    With `as_of_ms`, reading stops at the first batch whose largest timestamp is at or after `as_of_ms`.
     """
     loaded = LoadedStates(log_partition=log_partition)
     try:

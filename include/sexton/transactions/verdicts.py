@@ -1,13 +1,14 @@
-"""Will an open transaction of the offsets log end? Its producer joined with the states of transactional ids.
+"""Whether an open transaction of the offsets log will end: joins its producer with the states of transactional ids.
 
-A coordinator ends a transaction by a marker in every partition that the transaction lists. So a transaction in the
-offsets log ends if its producer is Ongoing (its timeout aborts it, except for two-phase commit, KIP-939) or
-Prepare*, and lists the log partition. Otherwise no marker will come: it hangs (KIP-664, KIP-890). This is the rule of
-`kafka-transactions.sh find-hanging`, with the producer's epoch and without its minimum age of 15 minutes.
+A coordinator ends a transaction with a marker in every partition that its state lists. So a transaction in the offsets
+log will end if its producer's state lists the log partition and is Prepare*, or Ongoing: then the timeout aborts it,
+except for two-phase commit (KIP-939). Otherwise no marker will come, and the transaction hangs (KIP-664, KIP-890). This
+is the rule of `kafka-transactions.sh find-hanging`; in addition it compares the producer's epoch, and it has no minimum
+age of 15 minutes.
 
-Instead of the age, the order of reading decides. The states must have been read after the offsets log, and must be
-older than the end of what was read of it: else a transaction that ended or began in between would seem to hang. Where a
-broker was asked afterwards (DescribeProducers), its answer decides instead of a clock.
+Instead of the age, the order of reading decides. The states must have been read after the offsets log, and must have
+been written before the end of what was read of the offsets log: otherwise a transaction that ended or began in between
+would seem to hang. Where a broker was asked afterwards (DescribeProducers), its answer decides instead of clocks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from sexton.kafka.replicas import ReplicaTransaction as OpenProducer
 
 NO_TIMEOUT_MS = (1 << 31) - 1
-"""The timeout of a transaction of two-phase commit."""
+"""The timeout of a transaction with two-phase commit."""
 OVERDUE_MS = MINUTE_MS
-"""Coordinators check for timed-out transactions every 10 s, and send markers at once."""
+"""How late the end of a transaction may be before it is overdue: coordinators check for timed-out transactions every
+10 s, and send markers immediately."""
 _BY_START_OFFSET: Release = (3, 0)
 """From this release on brokers identify a transaction to abort by its first log_offset."""
 
 Producers = Mapping[int, "Sequence[OpenProducer]"]
-"""The open transactions that the leaders of log partitions report (DescribeProducers), by log partition."""
+"""The open transactions that leaders report (DescribeProducers), by log partition."""
 Verdict = Literal["running", "completing", "hanging", "two_phase", "unknown"]
 Reason = Literal[
     "ongoing",
@@ -67,8 +69,8 @@ class OffsetsTransaction:
 class KnownStates:
     """The states of all transactional ids that could be read, at `read_at_ms`.
 
-    `partition_count` is that of `__transaction_state`, None where it is not known: then every producer without a state
-    is unknown.
+    `partition_count` is the number of partitions of `__transaction_state`; None where it is not known: then the verdict
+    on every producer without a state is `unknown`.
     """
 
     partitions: Sequence[LoadedStates]
@@ -89,12 +91,12 @@ class KnownStates:
         return self.partition_count is not None and self._whole_partitions >= set(range(self.partition_count))
 
     def is_newest(self, transactional_id: TransactionalId) -> bool:
-        """Whether no later record of an id can be missing here."""
+        """Whether the partition of the id was read completely, so that this state is the id's newest."""
         return transactional_id.log_partition in self._whole_partitions
 
     @cached_property
     def by_producer(self) -> Mapping[int, Sequence[TransactionalId]]:
-        """The ids that use a producer id now, or used it for their last transaction."""
+        """The transactional ids by producer id: each by its current, its previous and its next producer id."""
         found: dict[int, list[TransactionalId]] = {}
         for one in self.ids:
             for producer_id in {one.producer_id, one.previous_producer_id, one.next_producer_id} - {None}:
@@ -102,7 +104,7 @@ class KnownStates:
         return found
 
     def coordinator_epoch(self, transactional_id: TransactionalId | None) -> int:
-        """The epoch of the coordinator of an id, at least 0; without an id the highest of all."""
+        """The epoch of the coordinator of an id, at least 0; without an id the highest epoch of all coordinators."""
         known = [
             part.leader_epoch
             for part in self.partitions
@@ -115,8 +117,8 @@ class KnownStates:
 class Judged:
     """An open transaction with its verdict.
 
-    `start_offset` is where it begins in the log, by the broker's answer if it `is_confirmed`. `ends_at_ms` is when its
-    timeout ends it. `is_overdue`: its timeout has passed, and its coordinator has not ended it.
+    `start_offset` is its first log_offset; `is_confirmed` says that a broker reported the transaction as open, with
+    this start. `ends_at_ms` is when its timeout aborts it. `is_overdue`: its coordinator should have ended it already.
     """
 
     transaction: OffsetsTransaction
@@ -130,7 +132,7 @@ class Judged:
     is_confirmed: bool = False
 
     def abort_arguments(self, release: Release | None = None) -> str | None:
-        """Arguments of `kafka-transactions.sh` that end it, on a broker of that release; None unless it hangs."""
+        """Arguments of `kafka-transactions.sh` that end it on brokers of `release`; None unless it hangs."""
         if self.verdict != "hanging":
             return None
         one = self.transaction
@@ -143,8 +145,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionClocks:
-    """Clocks of the evidence: everything written before `read_until_ms` was read from the offsets log; clocks of
-    brokers differ by less than `slack_ms`."""
+    """What is known about clocks: everything that was written to the offsets log before `read_until_ms` was read; the
+    clocks of brokers differ by less than `slack_ms`."""
 
     read_until_ms: int
     slack_ms: int
@@ -152,8 +154,8 @@ class TransactionClocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Every open transaction with its verdict; `ended` are transactions that, by a broker's answer, ended after the log
-    was read."""
+    """Every open transaction with its verdict. `ended` are the transactions that had ended when the brokers were asked,
+    after the log was read."""
 
     judged: Sequence[Judged]
     ended: Sequence[OffsetsTransaction] = field(default=())
@@ -169,9 +171,9 @@ def judge_all(
     *,
     producers: Producers | None = None,
 ) -> Judgement:
-    """The verdict on each transaction; without `states` it is `unknown`.
+    """The verdict on each transaction: `unknown` without `states`.
 
-    `producers` were asked after the states were read; a missing log partition gave no answer.
+    `producers` are brokers' answers from after the states were read; for a missing log partition there is no answer.
     """
     judged, ended = [], []
     for one in transactions:
@@ -213,9 +215,10 @@ def _judge(
 
 
 def _ends(transactional_id: TransactionalId, producer_epoch: int) -> bool:
-    """Whether the markers of an id end the records that a producer has written under an epoch.
+    """Whether the markers of an id will end the transaction of a producer with `producer_epoch`.
 
-    Ending a transaction may bump the epoch (KIP-890, or a fenced producer), and brokers accept markers of later epochs.
+    Ending a transaction may bump the epoch (KIP-890, or a fenced producer), and brokers accept markers with later
+    epochs.
     """
     if transactional_id.state in COMPLETING:
         return producer_epoch <= transactional_id.producer_epoch
@@ -238,7 +241,8 @@ def _expected(judged: Judged, each: TransactionalId, *, now_ms: int) -> Judged:
 def _is_settled(
     one: OffsetsTransaction, newest: TransactionalId | None, states: KnownStates, clocks: TransactionClocks
 ) -> bool:
-    """Whether the state was written before the offsets log was read, and read after the transaction began."""
+    """Whether the states were read after the transaction began, and the state of its id (if any) was written before the
+    end of what was read of the offsets log."""
     if one.since_ms is None or one.since_ms > states.read_at_ms - clocks.slack_ms:
         return False
     if newest is None:

@@ -1,11 +1,12 @@
 """Finds replicas of `__consumer_offsets` that disagree: the keys that clients would read differently if another replica
 led.
 
-Each broker's log cleaner works alone. A tombstone or marker that was written and cleaned while a replica was away never
-reaches it: once it leads, deleted offsets are back and ended transactions are open (KAFKA-20716 and relatives).
+Each broker's log cleaner works independently. A tombstone or marker that was written and cleaned away while a replica
+was offline never reaches that replica: once it leads, deleted offsets are back and ended transactions are open
+(KAFKA-20716 and related issues).
 
-    folders         what lies on the disks
-    records         the same record at each log_offset? (fingerprints: compiled)
+    folders         the replicas on brokers' disks
+    records         whether replicas have the same record at each log_offset (fingerprints: compiled)
     states          what each replica would answer if it led
     sides, judging  what differs, and which replica is right (evidence: the remaining tombstones and markers)
     compare         one log partition, or all; advice: what to do about it; warm_up compiles ahead of time

@@ -22,7 +22,7 @@ NOTICED_BY: Mapping[str, str] = {
     "this replica stops there",
     "ghost_member": "members of the group: a rebalance waits for a member that is gone until its session times out",
 }
-"""Kind -> who would notice if a wrong replica led."""
+"""Kind of difference -> who would notice if a wrong replica led."""
 MEANING: Mapping[str, str] = {
     "unloadable": "the wrong replica has records at which a load fails",
     "conflict": "the replicas have different records at the same log_offset",
@@ -35,16 +35,16 @@ MEANING: Mapping[str, str] = {
     "stuck": "a transaction whose producer does not return is open on the wrong replica",
     "ghost_member": "a member that has left is still in the group on the wrong replica",
 }
-"""Kind -> its meaning."""
+"""Kind of difference -> what it means."""
 IF_IT_LEADS = "if it leads already: "
 
 PENDING_KINDS = ("aborted_to_committed", "committed_to_aborted", "committed_hidden", "stuck")
 
 
 def advice_for(difference: ReplicaDifference, logs: Mapping[str, ReplicaLog], *, open_from: Sequence[int] = ()) -> str:
-    """The steps that repair the difference in a row.
+    """The steps that repair one difference, as text.
 
-    `open_from` are the start log_offsets of transactions that are open only on a wrong replica.
+    `open_from` has the first log_offset of each transaction that is open only on a wrong replica.
     """
     if difference.kinds[0] == "conflict" and not difference.right:
         return "find out which broker's disk is faulty; then replace its copy as for the other kinds"
@@ -62,7 +62,7 @@ def advice_for(difference: ReplicaDifference, logs: Mapping[str, ReplicaLog], *,
 
 
 def replace_copy(replica: str, log_partitions: Sequence[int]) -> str:
-    """How to give one replica a new copy of log partitions."""
+    """The steps that let one replica fetch log partitions anew, as text."""
     names = [f"__consumer_offsets-{number}" for number in log_partitions]
     them = ", ".join(names)
     folders, it = ("folder", "the log") if len(names) == 1 else ("folders", "the logs")
@@ -74,12 +74,12 @@ def replace_copy(replica: str, log_partitions: Sequence[int]) -> str:
 
 
 def _when_leading(difference: ReplicaDifference, aborts: Sequence[str]) -> str:
-    """What to do where a wrong replica leads already."""
+    """The steps if a wrong replica leads already, as text."""
     elect = f"{IF_IT_LEADS}elect a right replica first (kafka-leader-election.sh, or a reassignment)"
     kinds, (group_id, topic, partition) = difference.kinds, difference.key
     steps = []
     if kinds[0] in PENDING_KINDS:
-        # A deletion would end it too, but would also remove the right offset.
+        # Deleting the offset would remove the pending value, too, but also the right committed value.
         steps += [f"end the transaction: {command}" for command in aborts]
     if "resurrected" in kinds:
         command = delete_group(group_id)

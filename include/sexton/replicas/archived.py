@@ -1,4 +1,4 @@
-"""The archive as an additional replica: no cleaner runs on it, so it has tombstones and markers that replicas may
+"""The archive as an additional replica: no log cleaner runs there, so it has tombstones and markers that replicas may
 lack."""
 
 from sexton.archive.folder import filesystem
@@ -10,7 +10,7 @@ ARCHIVE = "archive"
 
 
 def archived_logs(archive: str, cluster_id: str | None) -> dict[int, ReplicaLog]:
-    """The log partitions of a cluster in the archive, up to its end; NoCoverage where it has none."""
+    """The log partitions of a cluster, up to the end of the archive; NoCoverage where the archive has none."""
     source = open_archive(archive, cluster_id=cluster_id)
     fs, root = filesystem(archive)
     return {

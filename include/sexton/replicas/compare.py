@@ -1,7 +1,7 @@
-"""Compares replicas of `__consumer_offsets`: one log partition at a time, which is the unit of work, then all of them.
+"""Compares replicas of `__consumer_offsets`: each log partition, which is the unit of work, then joins the results.
 
-The records are compared up to the high watermark, and what a coordinator would answer from each replica. The answers
-are the verdict, the records are the evidence.
+It compares the records up to the high watermark, and what a coordinator would answer from each replica. Differences
+are differences of these answers; the records are evidence.
 """
 
 import itertools
@@ -26,14 +26,14 @@ from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
 
 CAP_BYTES = 64 << 20
 Work = tuple[list[ReplicaLog], ReplicaLog | None]
-"""The replicas of one log partition, and the archive's copy of its log. Can be pickled."""
+"""The replicas of one log partition, and its log in the archive. Can be pickled."""
 _DIFFERENCES = REPLICA_DIFFERENCES.arrow_schema(with_run=False)
 _STATE = REPLICA_STATE.arrow_schema(with_run=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaComparison:
-    """The result of a comparison, as tables (REPLICA_DIFFERENCES, REPLICA_STATE), and notes on skipped comparisons."""
+    """The result of a comparison, as tables (REPLICA_DIFFERENCES, REPLICA_STATE), and notes on what was left out."""
 
     differences: pa.Table
     state: pa.Table
@@ -58,7 +58,7 @@ class ReplicaComparison:
         return "corrupt" in self.state["status"].to_pylist()
 
     def counts(self) -> dict[str, int]:
-        """Differences by kind, the most frequent first."""
+        """Number of differences by kind, the most frequent kind first."""
         return dict(Counter(self.differences["kind"].to_pylist()).most_common())
 
 
@@ -70,7 +70,7 @@ def compare(
     cap_bytes: int = CAP_BYTES,
     spread: Callable[[Callable[[Work], ReplicaComparison], list[Work]], Iterable[ReplicaComparison]] = map,
 ) -> ReplicaComparison:
-    """Compare every log partition that any replica has; `archived` are the log partitions in the archive.
+    """Compare every log partition that any replica has; `archived` has the log partitions in the archive.
 
     `spread` runs the work of each log partition, by default in this process.
     """
@@ -79,7 +79,7 @@ def compare(
 
 
 def work_of(replicas: Sequence[ReplicaFolder], archived: Mapping[int, ReplicaLog]) -> list[Work]:
-    """The logs of each log partition, of those replicas that have it, and the archive's."""
+    """For each log partition its logs: those of the replicas that have it, and the one in the archive."""
     found = [log_partitions(folder) for folder in replicas]
     numbers = sorted({number for logs in found for number in logs})
     return [([logs[number] for logs in found if number in logs], archived.get(number)) for number in numbers]
@@ -99,7 +99,7 @@ class _Partition:
         self.logs = {log.replica: log for log in logs}
         self.present = [log for log in logs if not log.is_empty]
         self.witnesses = [*self.present, *([archived] if archived else [])]
-        """Logs whose bytes count, including the archive's: all that are not corrupt."""
+        """Logs that serve as evidence: the replicas and the archive, except those that are corrupt."""
         self.profile, self.cap_bytes = profile, cap_bytes
         self.stop = 0
         self.own: dict[str, ReplicaState] = {}
@@ -116,7 +116,7 @@ class _Partition:
             leader = leader_of(sound)
         states: dict[str, ReplicaState] = {}
         for log in self.present:
-            # Records that another leader had acknowledged count, also where the current leader's log ends before them.
+            # Records that an earlier leader acknowledged are compared even if the current leader's log ends below them.
             stop = max(self.stop, log.high_watermark) if self._is_diverged(log) else self.stop
             own, fold = state_of(log, stop=stop, profile=self.profile, cap_bytes=self.cap_bytes)
             self.own[log.replica] = own
@@ -128,7 +128,7 @@ class _Partition:
         return self._answer(self._differences(states, leader, records), states)
 
     def _compare_records(self) -> RecordComparison:
-        """Compare the records of the witnesses; a corrupt witness is dropped, and the others are compared again.
+        """Compare the records of the witnesses; drop corrupt witnesses, and compare the others again.
 
         No CRC covers a base offset: in a log with corrupt bytes, even good batches may have wrong log_offsets.
         """
@@ -152,26 +152,25 @@ class _Partition:
         named = {(part.key, name) for part in differences for name in part.wrong}
         for name, own in self.own.items():
             if name in states and own is not states[name]:
-                # Replicas that are neither behind nor diverged.
+                # The other replicas that are neither behind nor diverged.
                 others = [state for other, state in states.items() if other != name and self.own[other] is state]
                 behind = self._compared([own, *(others or [states[leader.replica]])], records)
                 differences += [
                     replace(part, needs_unclean_election=name in part.wrong)
                     for part in behind
                     if not all((part.key, wrong) in named for wrong in part.wrong)
-                    # A replica that is behind is no difference, unless it diverged.
+                    # A difference only because this replica is behind does not count, unless it has diverged.
                     and (name in part.wrong or self._is_diverged(self.logs[name]))
                 ]
         return _merged(differences)
 
     def _is_diverged(self, log: ReplicaLog) -> bool:
-        """Whether the last records of a replica are from another leader than the last records of the furthest
-        replica."""
+        """Whether a replica has records that it would truncate as a follower of `leader_of`."""
         leader = leader_of(self.present)
         return log.diverges_from(leader) < min(log.end, leader.end)
 
     def _compared(self, states: Sequence[ReplicaState], records: RecordComparison) -> list[ReplicaDifference]:
-        """The differences between the given states; a state that cannot be loaded has no answers."""
+        """The differences between the given states. From a state that cannot be loaded, nothing is answered."""
         loaded = [state for state in states if state.failure is None]
         failed = [state for state in states if state.failure is not None]
         if not loaded:
@@ -286,7 +285,7 @@ class _Partition:
         }
 
     def _open_from(self, part: ReplicaDifference) -> list[int]:
-        """Start of each transaction that is open on the first wrong replica and on no right one."""
+        """First log_offset of each transaction that is open on the first wrong replica and on no right replica."""
         wrong = next((name for name in part.wrong if name in part.sides and name in self.own), None)
         if wrong is None:
             return []
@@ -327,7 +326,7 @@ def _answer(name: str, side: ReplicaSide, part: ReplicaDifference) -> dict[str, 
 def _unloadable(
     keys: Mapping[GroupKey, Sides], loaded: Sequence[ReplicaState], failed: Sequence[ReplicaState]
 ) -> Iterator[ReplicaDifference]:
-    """Every key and group of a log partition that the given replicas cannot load."""
+    """A difference for every key and group of a log partition that the `failed` replicas cannot load."""
     wrong, right = tuple(state.replica for state in failed), tuple(state.replica for state in loaded)
     text = "; ".join(f"a load of {state.replica} fails: {state.failure}" for state in failed)
     for key, sides in keys.items():
@@ -336,7 +335,8 @@ def _unloadable(
 
 
 def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[ReplicaDifference]:
-    """Keys of log_offsets at which replicas have different records, or the same record with different leader epochs."""
+    """A difference for each key with log_offsets at which replicas have different records, or the same record with
+    different leader epochs."""
     found: dict[tuple[GroupKey, tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for log_offset, held in records.conflicts.items():
         mine = {name: record for name, record in held.items() if name in replicas}
@@ -344,7 +344,7 @@ def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[Replic
             continue
         newest = max(record.leader_epoch for record in mine.values())
         right = tuple(name for name, record in mine.items() if record.leader_epoch == newest)
-        if len({mine[name] for name in right}) > 1:  # the replicas that share the most frequent record, if most do
+        if len({mine[name] for name in right}) > 1:  # right are those with the record of the majority
             record, count = Counter(mine.values()).most_common(1)[0]
             right = tuple(name for name, one in mine.items() if one == record) if 2 * count > len(mine) else ()
         wrong = tuple(name for name in mine if name not in right)
@@ -366,7 +366,8 @@ def _key_of(record: RecordOf) -> GroupKey:
 
 
 def _merged(differences: Sequence[ReplicaDifference]) -> list[ReplicaDifference]:
-    """Differences of one key merged into one, if they are the same against several replicas or of several replicas."""
+    """The differences, with those of the same key merged: first those that differ only in the right replicas, then
+    those that differ only in the wrong replicas."""
     found: dict[tuple[Any, ...], ReplicaDifference] = {}
     for part in differences:
         same = (part.key, part.kinds, part.wrong, part.needs_unclean_election, part.log_offsets)

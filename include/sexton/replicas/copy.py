@@ -3,17 +3,17 @@
     <folder>/broker-<id>/meta.properties                                   cluster.id and node.id
                         /replication-offset-checkpoint                     the broker's own high watermarks
                         /log-start-offset-checkpoint                       and log starts
-                        /__consumer_offsets-<N>/<first log_offset>.log     its batches, byte for byte, up to there
+                        /__consumer_offsets-<N>/<first log_offset>.log     batches up to that high watermark, unchanged
                                                /leader-epoch-checkpoint
                                                /partition.metadata
     <folder>/replicas.json                                                 the state of every replica, written last
 
-Any reader of a broker's disk can read such a folder. Segments end elsewhere than the broker's, and the checkpoint lacks
-a leader epoch whose batches were all cleaned away: the files are what a new replica that fetched these bytes would
-write.
+Any reader of a broker's disk can read such a folder. Segments end at other offsets than the broker's, and
+leader-epoch-checkpoint lacks leader epochs whose batches were all cleaned away: these are the files that a new replica
+would write if it fetched these bytes.
 
-A replica that cannot be read whole has no folder: an incomplete copy would look like a log that lost records. Log
-partitions of a broker are read one after the other, brokers at the same time.
+A replica that cannot be read completely has no folder: an incomplete copy would look like a log that lost records. Log
+partitions of a broker are read one after the other, brokers in parallel.
 """
 
 import json
@@ -55,7 +55,7 @@ SEGMENT_BYTES = 100 * 1024 * 1024
 """Kafka's offsets.topic.segment.bytes."""
 BROKERS_AT_ONCE = 8
 ATTEMPTS = 4
-"""How often a replica is read from its start after elections, or a moving log start, have interrupted the reading."""
+"""How often a replica is read from its start, if elections or a moving log start interrupt the reading."""
 STATES_FILE = "replicas.json"
 _PAUSE_S = 1.0
 
@@ -64,8 +64,9 @@ _PAUSE_S = 1.0
 class CopiedReplica(Replica):
     """The result of copying one replica; `folder` is None if there is no copy.
 
-    Offsets are the broker's own. `fault`, `error` and `fix` describe the fault (kafka.replicas.FIXES): a folder that
-    exists nevertheless has all bytes, including those that are damaged on the broker. `seconds` is the reading time.
+    Offsets are the broker's own. `fault`, `error` and `fix` describe a fault (kafka.replicas.FIXES). If there is a
+    folder despite a fault, it has all bytes, including those that are damaged on the broker. `seconds` is the reading
+    time.
     """
 
     folder: str | None = None
@@ -81,7 +82,8 @@ class CopiedReplica(Replica):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaCopy:
-    """The copies of all replicas, by broker and log partition. `warnings` name records that good copies may lack."""
+    """The copies of all replicas, in order of brokers and log partitions. `warnings` say which records may be missing
+    even from good copies."""
 
     cluster_id: str
     topic_id: str | None
@@ -102,16 +104,17 @@ def copy_replicas(
 ) -> ReplicaCopy:
     """Copy every replica of all or the given log partitions into `folder`, which must be empty or new.
 
-    A fault of a replica is in its state. `taken_at_ms` is now. `bytes_per_second` limits the total rate of reading.
-    `progress` is called with the replicas done and the total. Raises UsageError when the folder is not empty, when the
-    topic does not exist, and without the right to read it; BrokerError when the cluster cannot be reached.
+    A replica's fault is in its CopiedReplica. `taken_at_ms` is now. `bytes_per_second` limits the total rate of
+    reading. `progress` is called with the numbers of replicas done and of all replicas. Raises UsageError when the
+    folder is not empty, when the topic does not exist, and without the right to read it; BrokerError when the cluster
+    cannot be reached.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("there is something already", where=folder, fix="give a new folder: copies are not mixed")
     retention_ms = None
     with connect(config) as session:
         replicas = describe_replicas(session, OFFSETS_TOPIC, log_partitions)
-        with suppress(BrokerError):  # also where this principal may not ask for it
+        with suppress(BrokerError):  # also if this principal may not see the setting
             (found,) = described(session, (TOPIC, OFFSETS_TOPIC))
             retention_ms = int(found.settings[DELETE_RETENTION]) if DELETE_RETENTION in found.settings else None
     brokers = sorted({one.broker for one in replicas.replicas})
@@ -148,7 +151,7 @@ def copy_replicas(
 
 @dataclass(slots=True)
 class _BrokerCopier:
-    """Copies the replicas of one broker over a connection of its own, until `stop` is set."""
+    """Copies the replicas of one broker over its own connection; ends early if `stop` is set."""
 
     _config: ClientConfig
     _connect: Connect
@@ -158,8 +161,8 @@ class _BrokerCopier:
     _stop: Event
     _pace: Pace | None
     _is_patient: bool = True
-    """Whether to wait for transient faults; False after the first one that lasted, else each log partition would wait
-    in turn."""
+    """Whether to retry after transient faults; False after the first that did not pass, otherwise every further log
+    partition would wait as long."""
 
     def copy(self, is_done: Callable[[], None]) -> list[CopiedReplica]:
         states: list[CopiedReplica] = []
@@ -171,14 +174,14 @@ class _BrokerCopier:
                     is_done()
         except NotAllowed:
             raise
-        except BrokerError as error:  # it does not answer: do not wait for it again for each log partition
+        except BrokerError as error:  # the broker does not answer: do not wait for it once per log partition
             states += [_failed(replica, error) for replica in asked[len(states) :]]
         self._write_checkpoints([state for state in states if state.folder])
         return states
 
     def _copy_replica(self, session: ClusterSession, replica: Replica) -> CopiedReplica:
-        """Read from the start, and again from there when the log has changed; raises faults that affect all
-        replicas."""
+        """Read a replica from its start, and again from its start if the log has changed. An unreachable broker raises
+        the error; other faults are returned."""
         name, replicas = f"{self._replicas.topic}-{replica.log_partition}", self._replicas
         for attempts_left in reversed(range(ATTEMPTS)):
             target = self._folder / f"{name}.part"
@@ -276,7 +279,8 @@ def _failed(replica: Replica, error: BrokerError) -> CopiedReplica:
 
 
 def _warnings(states: Sequence[CopiedReplica], retention_ms: int | None) -> list[str]:
-    """A reader that takes longer than delete.retention.ms may miss a tombstone whose value it has read."""
+    """Warnings about copies that took longer than delete.retention.ms: such a copy may have a value and lack its
+    tombstone, which was cleaned away in between."""
     slow = [state.seconds for state in states if state.folder and state.seconds * 1000 > (retention_ms or 0)]
     if not slow or retention_ms is None:
         return []

@@ -1,4 +1,4 @@
-"""The remaining tombstones and transaction markers: on replicas, or in the archive, which keeps all of them."""
+"""The remaining tombstones and transaction markers on replicas, and in the archive, which keeps all of them."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -14,13 +14,13 @@ from sexton.replicas.fingerprints import MARKER_ABORT, MARKER_COMMIT, TOMBSTONE,
 from sexton.replicas.folders import ReplicaLog
 
 GroupKey = tuple[str, str | None, int | None]
-"""(group_id, topic, partition); without topic and partition the group itself."""
+"""(group_id, topic, partition); for the group itself topic and partition are None."""
 _KINDS = {TOMBSTONE: "tombstone", MARKER_COMMIT: "COMMIT", MARKER_ABORT: "ABORT"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """A tombstone or a marker at a log_offset; `held_by` are the replicas that have it, including the archive."""
+    """A tombstone or a marker at a log_offset; `held_by` names the replicas that have it, or the archive."""
 
     log_offset: int
     timestamp_ms: int
@@ -31,8 +31,8 @@ class Sighting:
         return f"{self.kind} at log_offset {self.log_offset} ({', '.join(self.held_by)})"
 
     def with_known(self, known: "Sighting | None", *, is_later: bool) -> "Sighting":
-        """This sighting or the known one, whichever is later (or earlier); with all replicas if both are the same
-        record."""
+        """The later (without `is_later` the earlier) of this sighting and the known one; if both are the same record,
+        one sighting with the replicas of both."""
         if known is None or (known.log_offset != self.log_offset and (self.log_offset > known.log_offset) == is_later):
             return self
         if known.log_offset == self.log_offset:
@@ -42,7 +42,7 @@ class Sighting:
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaEvidence:
-    """Tombstones by key and markers by producer id, in log order, as many as a judgement needs."""
+    """Tombstones by key and markers by producer id, in log order; only those that `collect` keeps."""
 
     tombstones: dict[GroupKey, list[Sighting]] = field(default_factory=dict)
     markers: dict[int, list[Sighting]] = field(default_factory=dict)
@@ -64,10 +64,10 @@ def collect(
     stop: int,
     cap_bytes: int,
 ) -> ReplicaEvidence:
-    """The remaining tombstones of `groups` in some logs, and the markers that come after `values`.
+    """The remaining tombstones of `groups` in `logs`, and the markers after `values`.
 
     `values` are log_offsets by producer id. Only the last tombstone of each key below `stop` and the first marker after
-    each value are kept: a log may have millions of others.
+    each value are kept: a log may have millions of tombstones and markers.
     """
     places = {producer_id: sorted(log_offsets) for producer_id, log_offsets in values.items()}
     wanted = Wanted.of(groups, [*places])
@@ -76,7 +76,7 @@ def collect(
     for log in logs:
         for (log_offset, timestamp_ms, kind, producer_id), key in _found_in(log, wanted, cap_bytes):
             if log_offset >= stop:
-                continue  # nothing is committed there yet
+                continue  # above the high watermark
             seen = Sighting(log_offset=log_offset, timestamp_ms=timestamp_ms, kind=_KINDS[kind], held_by=(log.replica,))
             if kind == TOMBSTONE:
                 tombstones[key] = seen.with_known(tombstones.get(key), is_later=True)

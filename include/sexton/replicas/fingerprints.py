@@ -1,8 +1,9 @@
-"""Record comparison, compiled: a fingerprint for each record, and where tombstones and markers of interest lie.
+"""Record comparison, compiled: a fingerprint for each record, and a search for tombstones and markers.
 
-A fingerprint covers what replication must keep: timestamp, key, value, headers, producer id and epoch, the
+A fingerprint covers what replication must preserve: timestamp, key, value, headers, producer id and epoch, the
 transactional and control bits, and the leader epoch. It does not cover what the log cleaner rewrites: the bounds of
-batches, their CRCs, and the base timestamp that holds a delete horizon (KIP-534), from which deltas count all the same.
+batches, their CRCs, and the base timestamp, which the cleaner may replace with a delete horizon (KIP-534); timestamp
+deltas are relative to it in either case.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -27,7 +28,7 @@ from sexton.log.entry import LEADER_EPOCH_AT
 
 _SECRET_1, _SECRET_2 = secrets.randbits(62) | 1, secrets.randbits(62) | 1
 F_LOG_OFFSET, F_HASH = range(2)
-# columns of what `find` returns: kind, where its key lies in the bytes of its batch (IN_PLACE or IN_ARENA)
+# columns of a sighting; S_SOURCE says which bytes contain its key (IN_PLACE or IN_ARENA)
 S_LOG_OFFSET, S_TIMESTAMP, S_KIND, S_PRODUCER, S_SOURCE, S_KEY, S_KEY_SIZE = range(7)
 SIGHTING_COLUMNS = 7
 TOMBSTONE, MARKER_ABORT, MARKER_COMMIT = range(3)
@@ -35,9 +36,9 @@ TOMBSTONE, MARKER_ABORT, MARKER_COMMIT = range(3)
 
 @compiled
 def _fingerprints(source: Any, arena_bytes: Any, batch_rows: Any, secret_1: int, secret_2: int, out: Any) -> int:
-    """Fill `out` (int64: log_offset, fingerprint) for the batches; returns the number of records.
+    """Fill `out` (int64: log_offset, fingerprint) for the batches; return the number of records.
 
-    A record that is not plainly good ends its batch: it is undecodable, which the fold reports.
+    The first record that cannot be decoded ends its batch; the fold reports such records.
     """
     in_place, inflated, batches = pointer(source), pointer(arena_bytes), batches_of(batch_rows)
     filled = 0
@@ -70,7 +71,8 @@ def _fingerprints(source: Any, arena_bytes: Any, batch_rows: Any, secret_1: int,
 def _find(
     source: Any, arena_bytes: Any, batch_rows: Any, secret_1: int, secret_2: int, groups: Any, producers: Any, out: Any
 ) -> int:
-    """Fill `out` with tombstones whose group is in `groups` (sorted hashes) and markers of `producers` (sorted)."""
+    """Fill `out` with tombstones whose group is in `groups` (sorted hashes) and markers of `producers` (sorted); return
+    their number."""
     in_place, inflated, batches = pointer(source), pointer(arena_bytes), batches_of(batch_rows)
     filled = 0
     for row in range(len(batch_rows)):
@@ -128,7 +130,7 @@ def _hash(source: Any, secret_1: int, secret_2: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Groups and producers whose tombstones and markers are searched."""
+    """Groups whose tombstones, and producers whose markers, are searched for."""
 
     groups: Int64s
     producers: Int64s
@@ -144,7 +146,8 @@ class Wanted:
 
 
 def runs_of(data: Bytes, frames: Int64s, *, cap_bytes: int) -> Iterator[tuple[Int64s, Bytes]]:
-    """The good batches of format 2 among `frames`, as rows of `kernels.layout`, in runs with their inflated records."""
+    """The good batches of format 2 among `frames`: pairs of consecutive batches (rows as in `kernels.layout`) and their
+    inflated records."""
     batches = np.empty((len(frames), L.BATCH_COLUMNS), np.int64)
     begin, filled = 0, 0
     while begin < len(frames):
@@ -177,7 +180,7 @@ def find(
 
 
 def _most_records(run: Int64s) -> int:
-    """The most records that the batches can contain: a damaged record count must not decide how much memory is
-    allocated."""
+    """The maximum number of records that fit into the batches: a damaged record count must not decide how much memory
+    is allocated."""
     most = np.minimum(run[:, L.B_COUNT], (run[:, L.B_BODY_END] - run[:, L.B_BODY]) // 4 + 1)
     return int(np.maximum(most, 0).sum())

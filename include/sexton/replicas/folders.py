@@ -1,8 +1,8 @@
-"""Replicas as they lie on brokers' disks, or in copies of them: a folder for each broker.
+"""Replicas on brokers' disks, or in copies of these: one folder for each broker.
 
-A folder has `__consumer_offsets-N` folders with segments and `leader-epoch-checkpoint`; next to them
-`replication-offset-checkpoint` (high watermarks), `log-start-offset-checkpoint` and `meta.properties`. Without a
-checkpoint file the batches decide: the high watermark is then the end of the log.
+A broker's folder has `__consumer_offsets-N` folders with segments and `leader-epoch-checkpoint`, and the files
+`replication-offset-checkpoint` (high watermarks), `log-start-offset-checkpoint` and `meta.properties`. What a missing
+checkpoint file would say is taken from the batches: the high watermark is then the end of the log.
 """
 
 import itertools
@@ -29,8 +29,8 @@ class ReplicaFolder:
 
     @classmethod
     def open(cls, uri: str, name: str | None = None) -> "ReplicaFolder":
-        """The folder at a path or URI, or several between commas as in log.dirs; by default named after the node id in
-        its meta.properties, else its folder."""
+        """The folder at a path or URI, or several folders separated by commas as in log.dirs. The default name is the
+        node id in its meta.properties, else the folder's name."""
         fs, path = filesystem(uri)
         is_one = fs.get_file_info(path).type == pafs.FileType.Directory
         roots = [path] if is_one else [filesystem(each)[1] for each in uri.split(",")]
@@ -44,7 +44,7 @@ class ReplicaFolder:
 class ReplicaLog:
     """One log partition of one replica, [start, end) without a torn tail. Can be pickled.
 
-    `high_watermark` is the recorded one, at most the end. `epochs` are (leader epoch, its first log_offset).
+    `high_watermark` is the recorded high watermark, at most `end`. `epochs` are (leader epoch, its first log_offset).
     """
 
     replica: str
@@ -68,12 +68,12 @@ class ReplicaLog:
 
     @property
     def last_epoch(self) -> int:
-        """-1 where no leader epoch is known."""
+        """The newest leader epoch; -1 where none is known."""
         return max((epoch for epoch, _ in self.epochs), default=-1)
 
     def diverges_from(self, leader: "ReplicaLog") -> int:
-        """The log_offset below which this replica keeps its records as a follower of `leader`, at most the end of
-        either log.
+        """The log_offset to which this replica would truncate its log as a follower of `leader`; at most the end of the
+        shorter log.
 
         As in Kafka (KIP-101, KIP-279): a follower asks where its last leader epoch ends, and truncates there. Replicas
         that agree may still report different starts of an epoch: its first records may have been cleaned away.
@@ -88,20 +88,20 @@ class ReplicaLog:
             kept = min(kept, own_end)
             if known == epoch:
                 return min(kept, end)
-            epoch = known  # the follower does not know this epoch: it truncates newer records, and asks again
+            epoch = known  # unknown to the follower: it truncates newer records, and asks again
 
 
 def _end_of_epoch(epochs: Sequence[tuple[int, int]], wanted: int, end: int) -> tuple[int, int]:
-    """The newest epoch up to `wanted`, and where the next one begins, or the log ends.
+    """The newest known epoch up to `wanted`, and its end: where the next epoch begins, else where the log ends.
 
-    For an epoch older than all known ones, Kafka answers that it ends where the known epochs begin.
+    If `wanted` is older than all known epochs, Kafka answers that it ends where the known epochs begin.
     """
     known = max((epoch for epoch, _ in epochs if epoch <= wanted), default=wanted)
     return known, min((at for epoch, at in epochs if epoch > wanted), default=end)
 
 
 def open_replicas(uris: Sequence[str], names: Sequence[str]) -> list[ReplicaFolder]:
-    """The folders of the replicas; UsageError unless there are two or more with different names."""
+    """The folders of the replicas; UsageError unless there are at least two, with different names."""
     if len(uris) < 2:
         raise UsageError("there is nothing to compare with", where="--segments", fix="give a folder for each broker")
     if names and len(names) != len(uris):
@@ -116,7 +116,7 @@ def open_replicas(uris: Sequence[str], names: Sequence[str]) -> list[ReplicaFold
 
 
 def log_partitions(folder: ReplicaFolder) -> dict[int, ReplicaLog]:
-    """Every log partition that has a folder, also without a segment; UsageError without any segment at all."""
+    """Every log partition that has a folder, even one without segments; UsageError if no folder has a segment."""
     segments = list_segments(folder.fs, folder.roots)
     starts, watermarks = (
         {part: at for root in folder.roots for part, at in offset_checkpoint(folder.fs, f"{root}/{name}").items()}
@@ -142,7 +142,8 @@ def log_partitions(folder: ReplicaFolder) -> dict[int, ReplicaLog]:
 
 
 def leader_of(logs: Sequence[ReplicaLog]) -> ReplicaLog:
-    """The replica that the others would follow: the one with the newest leader epoch, then the furthest end.
+    """The replica that the others would follow: of those with the newest leader epoch, one with the highest high
+    watermark.
 
     Disks do not name the leader. Any replica with this epoch and high watermark has the committed records.
     """

@@ -1,10 +1,11 @@
 """What a difference between replicas means: its kind, which replica is right, and what shows it.
 
-Pure rules over each replica's values of a key or a group (`sides`) and over the remaining tombstones and markers
-(`evidence`). They rest on what Kafka's log cleaner may do: it drops a value only if a later record of its key is there,
-or if its transaction was aborted; a tombstone only after every older value of its key, a marker only after every value
-of its transaction. So a replica without a value, and without a later record, has cleaned a tombstone away or lost the
-value; and a value whose older neighbour survives was aborted, not superseded.
+Pure rules about each replica's values of a key or a group (`sides`) and about the remaining tombstones and markers
+(`evidence`). They rest on what Kafka's log cleaner may remove: a value only if the log has a later record of its key,
+or if its transaction was aborted; a tombstone only after every older value of its key; a marker only after every value
+of its transaction. So a replica that has neither a value nor a later record of its key has cleaned a tombstone away or
+lost the value. And if a replica lacks a value but has an older value of the key, the missing value was aborted, not
+superseded.
 """
 
 from collections.abc import Mapping, Set
@@ -18,12 +19,13 @@ from sexton.replicas.sides import ReplicaSide, Row, Sides
 _Transaction = tuple[int, int | None]
 _Names = tuple[str, ...]
 FORGOTTEN_MS = 7 * DAY_MS
-"""transactional.id.expiration.ms: after so long without a transaction its next producer gets another id."""
+"""Kafka's default of transactional.id.expiration.ms: after that time without a transaction, the next producer with the
+same transactional id gets another producer id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDifference:
-    """One key (or group, without topic) for which the `wrong` replicas would answer differently from the `right`
+    """A key (or a group, if topic is None) for which the `wrong` replicas would answer differently from the `right`
     ones."""
 
     key: GroupKey
@@ -42,7 +44,7 @@ class ReplicaDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """The outcome of a transaction that some replicas still have open; `kind` is COMMIT, ABORT, or "" without
+    """The outcome of a transaction that is still open on some replicas; `kind` is COMMIT, ABORT, or "" without
     evidence."""
 
     kind: str
@@ -53,19 +55,19 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaJudge:
-    """The rules over one comparison; `last_gap` is the highest log_offset that no replica has any more."""
+    """The rules, applied to one comparison; `last_gap` is the highest log_offset that no replica has any more."""
 
     evidence: ReplicaEvidence
     last_gap: int
     newest_ms: int
     behind: frozenset[str] = frozenset()
-    """Replicas whose own bytes end before those of the others."""
+    """Replicas whose own bytes end below the compared end."""
     without_leader: tuple[int, ...] = ()
-    """log_offsets where the leader epochs skip one: for some time there was no leader, and an unclean election may have
-    ended that time."""
+    """First log_offsets of leader epochs whose preceding number is missing: there was no leader for some time, which an
+    unclean election may have ended."""
 
     def judge(self, found: Mapping[GroupKey, Sides]) -> list[ReplicaDifference]:
-        """The differences of keys, then of groups, which depend on their keys."""
+        """The differences of keys and of groups; those of a group depend on those of its keys."""
         fates, aborted = self._fates(found), self._aborted(found)
         differences: list[ReplicaDifference] = []
         by_group: dict[str, list[ReplicaDifference]] = {}
@@ -100,14 +102,14 @@ class ReplicaJudge:
         return joined + committed
 
     def _committed(self, key: GroupKey, sides: Sides, aborted: Set[_Transaction]) -> list[ReplicaDifference]:
-        """Differences of the committed value."""
+        """The differences of a key's committed value."""
         held = {name: side.committed for name, side in sides.items() if side.committed is not None}
         newest = _newest(sides)
         if newest is None:
             return []
         at = newest["log_offset"]
         holders = tuple(name for name, row in held.items() if row["log_offset"] == at)
-        # Committed there and pending here: that is judged with its transaction.
+        # A replica where the same value is pending is left out: `_pending` judges it with its transaction.
         lackers = [
             name
             for name, side in sides.items()
@@ -154,7 +156,7 @@ class ReplicaJudge:
         return differs(("lost",), lackers, holders, "value", text)
 
     def _doubt(self, log_offset: int) -> str:
-        """Evidence against a cleaned tombstone after a log_offset."""
+        """Text that says why the value at a log_offset may be lost rather than deleted; "" without such a reason."""
         without = [at for at in self.without_leader if at > log_offset]
         if not without:
             return ""
@@ -166,9 +168,10 @@ class ReplicaJudge:
     # --- transactions
 
     def _aborted(self, found: Mapping[GroupKey, Sides]) -> set[_Transaction]:
-        """Transactions that some replicas took for committed and others cleaned away as aborted.
+        """Transactions that some replicas took for committed while other replicas cleaned them away as aborted.
 
-        The others lack the value but still have its older neighbour, which a committed value would have superseded.
+        Those other replicas lack the value but still have an older value of its key, which a committed value would have
+        superseded.
         """
         aborted: set[_Transaction] = set()
         for sides in found.values():
@@ -185,7 +188,7 @@ class ReplicaJudge:
         return aborted
 
     def _transaction(self, row: Row) -> _Transaction:
-        """The producer of a committed value and the marker of its transaction, as far as they still exist."""
+        """The producer id of a committed value, and the log_offset of its transaction's marker if one still exists."""
         marker = self.evidence.marker_after(row["producer_id"], row["log_offset"])
         return row["producer_id"], None if marker is None else marker.log_offset
 
@@ -252,8 +255,8 @@ class ReplicaJudge:
             )
             kind = "committed_to_aborted" if served else "committed_hidden"
         is_forgotten = self.newest_ms - row["commit_timestamp_ms"] >= FORGOTTEN_MS
-        # A producer that cannot return neither commits nor aborts. And a replica that ends inside an aborted
-        # transaction waits for its marker, whatever else is wrong with it.
+        # A producer that cannot return neither commits nor aborts. And a replica whose log ends inside an aborted
+        # transaction only lacks the marker.
         is_stuck_first = is_forgotten or (fate.kind == "ABORT" and self.behind.issuperset(holders))
         return ("stuck", kind) if is_stuck_first else (kind, "stuck")
 
@@ -269,7 +272,7 @@ class ReplicaJudge:
         if of_keys and all(part.kinds[0] in _ABORTED and set(part.wrong) >= set(having) for part in of_keys):
             # An aborted transaction leaves the group on the right replicas, too, until their next sweep.
             return None
-        # What is wrong with a group's offsets is wrong with the group.
+        # A difference of the group's offsets explains the difference of the group.
         differs = partial(ReplicaDifference, key, sides, evidence=text)
         for part in of_keys:
             if set(part.wrong) >= set(missing) and "lost" in part.kinds:
@@ -278,14 +281,14 @@ class ReplicaJudge:
                 return differs(
                     ("resurrected",), having, missing, part.proof, log_offsets=part.log_offsets, since=part.since
                 )
-        if at < 0:  # it exists by offsets alone, and these are no difference
+        if at < 0:  # the group exists only because of offsets that do not differ
             return None
         if any(sides[name].reach <= at for name in missing):
             return differs(("lost",), missing, having, "behind", log_offsets=(at,))
         return self._left_or_lost(key, sides, having, missing, at, "resurrected", text)
 
     def _members(self, key: GroupKey, sides: Sides) -> ReplicaDifference | None:
-        """A group that exists on all replicas, with different members or in different states."""
+        """The difference of a group that exists on all replicas, with different members or in different states."""
         everyone = {member for side in sides.values() for member in side.members}
         extra = tuple(name for name, side in sides.items() if side.members.keys() == everyone)
         fewer = tuple(name for name in sides if name not in extra)
@@ -298,7 +301,7 @@ class ReplicaJudge:
         right = tuple(name for name, side in sides.items() if _group_offset(side) == newest)
         wrong = tuple(name for name in sides if name not in right)
         differs = partial(ReplicaDifference, key, sides, log_offsets=(newest,))
-        if not wrong:  # the same last record: older records make the difference
+        if not wrong:  # the last record is the same: older records differ
             text = "the last record of the group is the same, an older one is not everywhere"
             return differs(("ghost_member",), tuple(sides), (), "unknown", text)
         text = f"{_names(wrong)} lack{_s(wrong)} the group's record at log_offset {newest}"
@@ -307,7 +310,8 @@ class ReplicaJudge:
     def _left_or_lost(
         self, key: GroupKey, sides: Sides, more: _Names, less: _Names, at: int, kind: str, text: str
     ) -> ReplicaDifference:
-        """Whether the values of a group that only some replicas have were removed on the others, or lost there."""
+        """The difference of a group with values that only the replicas `more` have: whether the replicas `less` removed
+        or lost them."""
         differs = partial(ReplicaDifference, key, sides, log_offsets=(at,))
         tombstone = self.evidence.tombstone_after(key, 0 if kind == "ghost_member" else at)
         if tombstone is not None:
@@ -324,7 +328,7 @@ _FATES = {"COMMIT": "committed", "ABORT": "aborted", "": "committed or aborted, 
 
 
 def _joined(main: ReplicaDifference, others: list[ReplicaDifference]) -> ReplicaDifference:
-    """A pending value and an older value that reappeared next to it, merged into one difference."""
+    """One difference from `main`, about a pending value, and `others`, about older values that are back with it."""
     for other in others:
         main = replace(
             main,
@@ -337,7 +341,7 @@ def _joined(main: ReplicaDifference, others: list[ReplicaDifference]) -> Replica
 
 
 def _newest(sides: Sides) -> Row | None:
-    """The committed value of the highest log_offset."""
+    """The committed value with the highest log_offset on any replica."""
     held = [side.committed for side in sides.values() if side.committed is not None]
     return max(held, key=lambda row: row["log_offset"]) if held else None
 
@@ -353,7 +357,7 @@ def _names(replicas: _Names) -> str:
 
 
 def _s(replicas: _Names) -> str:
-    """The letter s for a verb with a singular subject."""
+    """The letter s for a verb if there is only one replica."""
     return "s" if len(replicas) == 1 else ""
 
 

@@ -1,7 +1,8 @@
-"""Compares the records of several replicas of one log partition: columns, window by window.
+"""Compares the records of several replicas of one log partition, in columns, one window of log_offsets after the other.
 
-Batches never match byte for byte where the log cleaner has run, so records are compared. Batches that are equal on
-every replica are not decoded; of the others each distinct one is decoded once. Memory is that of a segment per replica.
+Batches do not match byte for byte where the log cleaner has run, so records are compared. Batches that are equal on
+every replica are not decoded; each distinct one of the other batches is decoded once. Memory is bounded by one segment
+per replica.
 """
 
 import itertools
@@ -22,9 +23,9 @@ from sexton.replicas.fingerprints import F_HASH, F_LOG_OFFSET, fingerprints
 from sexton.replicas.folders import ReplicaLog
 
 MAX_CONFLICTS = 10_000
-"""Conflicting log_offsets that are kept with their records; further ones are only counted."""
+"""Maximum number of conflicting log_offsets that are kept with their records; further conflicts are only counted."""
 MAX_BATCHES = 1 << 14
-"""Bytes of a replica compared at a time: a few MB of records, whatever the size of a segment."""
+"""Batches of a replica that are decoded at a time: a few MB of records, whatever the size of a segment."""
 _CORRUPT = {BAD_CRC: "a batch with a bad CRC", DAMAGE: "no batch", TORN: "half a batch"}
 _NOTHING = np.empty((0, 4), np.int64)
 
@@ -37,7 +38,7 @@ class CorruptBytes:
     position: int
     size_bytes: int
     log_offset: int
-    """Above all records before them."""
+    """The log_offset after the last record before these bytes."""
     what: str
 
     def __str__(self) -> str:
@@ -60,8 +61,8 @@ class RecordOf:
 class RecordComparison:
     """The comparison of all replicas' records below the compared end.
 
-    `last_gap` is the highest log_offset that no replica has, -1 without one: its record has been cleaned away
-    everywhere. `conflicts` has the records of each replica at log_offsets where they differ.
+    `last_gap` is the highest log_offset that no replica has, because its record was cleaned away everywhere; -1 if
+    there is none. `conflicts` has each replica's record at log_offsets where the records differ.
     """
 
     conflicts: dict[int, dict[str, RecordOf]] = field(default_factory=dict)
@@ -81,7 +82,7 @@ class Window:
 
     def within(self, first: int, stop: int) -> "Window":
         begin, end = np.searchsorted(self.base_offset, [first, stop])
-        # Another leader's batches have other borders, and so have its segments: one may begin before the range.
+        # Batches of another leader, and its segments, begin at other offsets: a batch may begin before the range.
         if begin and BatchHeaders(self.data, self.rows[begin - 1 : begin]).next_offset[0] > first:
             begin -= 1
         rows = self.rows[begin:end]
@@ -96,7 +97,7 @@ class Window:
         return self.rows[:, SIZE] << 32 | crc, self.headers.leader_epoch
 
     def record_at(self, log_offset: int, *, cap_bytes: int) -> RecordOf | None:
-        """The record at a log_offset, None where no batch has it."""
+        """The record at a log_offset, None where the replica has none."""
         row = int(np.searchsorted(self.base_offset, log_offset, side="right")) - 1
         batch = read_frame(self.data.data, self.rows[row].tolist()) if row >= 0 else None
         if not isinstance(batch, Batch):
@@ -125,12 +126,12 @@ class SegmentReader:
         self._window = _EMPTY
 
     def window(self, first: int, stop: int) -> Window:
-        """The batches in [first, stop); no segment of the replica begins inside that range except at `first`."""
+        """The batches in [first, stop); of the replica's segments only one that begins at `first` may begin in it."""
         holding = [segment for segment in self._log.segments if segment.base_offset <= first]
         if not holding:
             return _EMPTY
         if self._segment != holding[-1]:
-            self._segment, self._window = holding[-1], _EMPTY  # the old bytes go before the new ones come
+            self._segment, self._window = holding[-1], _EMPTY  # frees the old bytes before reading the new ones
             self._window = self._read(holding[-1])
         return self._window.within(first, stop)
 
@@ -161,12 +162,12 @@ class SegmentReader:
 
 
 def compare_records(logs: Sequence[ReplicaLog], *, stop: int, cap_bytes: int) -> RecordComparison:
-    """Compare the records of [largest log start, `stop`) of replicas of one log partition."""
+    """Compare the records in [highest log start, `stop`) of replicas of one log partition."""
     result = RecordComparison(corrupt={log.replica: [] for log in logs})
     readers = [SegmentReader(log, result.corrupt[log.replica]) for log in logs]
     start = max(log.start for log in logs)
     if any(log.start < start for log in logs):
-        result.last_gap = start - 1  # what is below is not compared
+        result.last_gap = start - 1  # records below are not compared
     bases = {segment.base_offset for log in logs for segment in log.segments}
     for first, end in itertools.pairwise(sorted({start, stop, *(base for base in bases if start < base < stop)})):
         windows = [reader.window(first, end) for reader in readers]
@@ -188,12 +189,12 @@ def compare_records(logs: Sequence[ReplicaLog], *, stop: int, cap_bytes: int) ->
                     for log, part in zip(logs, parts, strict=True)
                     if (found := part.record_at(log_offset, cap_bytes=cap_bytes)) is not None
                 }
-        del windows, parts, inner  # they hold the bytes of their segments while the readers fetch the next ones
+        del windows, parts, inner  # they reference the bytes of segments; the readers now read the next segments
     return result
 
 
 def _owners(windows: Sequence[Window]) -> list[Int64s]:
-    """For each batch of each window, the windows that have the same batch, as bits."""
+    """For each window, and each batch in it, a bit mask of the windows that have the same batch."""
     identities = [window.identities() for window in windows]
     owners = [np.full(len(window.rows), 1 << number, np.int64) for number, window in enumerate(windows)]
     for left, right in itertools.permutations(range(len(windows)), 2):
@@ -209,13 +210,13 @@ def _owners(windows: Sequence[Window]) -> list[Int64s]:
 
 
 def _is_first(mask: Int64s, number: int) -> npt.NDArray[np.bool_]:
-    """Whether `number` is the lowest of the bits."""
+    """Whether bit `number` is the lowest bit that is set."""
     is_first: npt.NDArray[np.bool_] = mask & ((1 << number) - 1) == 0
     return is_first
 
 
 def _decode(windows: Sequence[Window], owners: Sequence[Int64s], cap_bytes: int) -> tuple[Int64s, Int64s]:
-    """log_offset and fingerprint of the records of all batches that any window lacks, each batch once.
+    """log_offset and fingerprint of the records of all batches that at least one window lacks, each batch once.
 
     Batches of formats before 2 are left out: a cleaner of 4.x rewrites them and loses their timestamps.
     """
@@ -233,7 +234,7 @@ def _is_modern(window: Window, rows: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def _spans(windows: Sequence[Window], owners: Sequence[Int64s]) -> Int64s:
-    """(first, next) log_offsets of batches that were not decoded; holes in a batch count as at its end."""
+    """(first, next) log_offsets of batches that were not decoded; records missing in a batch count as its last ones."""
     found = [np.empty((0, 2), np.int64)]
     for number, (window, mask) in enumerate(zip(windows, owners, strict=True)):
         is_whole = (mask == (1 << len(windows)) - 1) | ~_is_modern(window, window.rows)

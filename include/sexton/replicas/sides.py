@@ -1,7 +1,7 @@
 """The keys and groups for which replicas would answer differently, and each replica's answer.
 
-Equal tables cost one comparison. Otherwise rows that every replica has are dropped in columns; only the remaining rows
-become Python objects.
+Equal tables cost one comparison. Otherwise rows that every replica has are dropped by column operations; only the
+remaining rows become Python objects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ Row = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaSide:
-    """One replica's values of a key or a group: `committed` and `pending` (by producer id) of a key, `group` and its
-    `members` of a group; `reach` is the end of its bytes."""
+    """One replica's values of a key (`committed`, and `pending` by producer id) or of a group (`group` and its
+    `members`); `reach` is the end of what was folded for this replica."""
 
     reach: int
     committed: Row | None = None
@@ -50,8 +50,8 @@ def differing(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, Replic
         *_unlike([_flat(state.groups, _GROUP_COLUMNS) for state in states], ("group_id",)),
         *_unlike([_flat(state.members, _MEMBER_COLUMNS) for state in states], ("group_id",)),
     }
-    # A tombstone of a group that some have cleaned away and others not yet may show, and is no difference: where an
-    # offset outlived its group, or a lone tombstone made one.
+    # If only some replicas have cleaned a group's tombstone away, `shown` may have the group: where an offset outlived
+    # its group, or where a tombstone alone created the group. That is not a difference.
     groups = shown & {
         *_unlike([state.group_values for state in states], ("group_id",)),
         *((group_id,) for group_id, _, _ in keys),
@@ -78,7 +78,7 @@ def differing(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, Replic
 
 
 def everything(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, ReplicaSide]]:
-    """Every key that is fetchable or pending, and every group, of the states."""
+    """Every key with a committed or pending offset, and every group, with its value in each of the states."""
     found: dict[GroupKey, dict[str, ReplicaSide]] = {}
 
     def side(state: ReplicaState, key: GroupKey) -> ReplicaSide:
@@ -96,7 +96,7 @@ def everything(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, Repli
 
 
 def _flat(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Columns with lists of strings joined to one string."""
+    """The columns `names`, with each list of strings joined into one string."""
     columns = (table[name] for name in names)
     flat = [pc.binary_join(column, ",") if pa.types.is_list(column.type) else column for column in columns]
     return pa.table(flat, names=list(names))

@@ -2,7 +2,7 @@
 
 A replica that is behind, or that has diverged from the leader, is folded twice: as it is (what clients would read after
 an unclean election), and as replication would leave it: truncated where its leader epochs diverge from the leader's,
-with the leader's records from there on. Errors in the second fold show without an unclean election.
+followed by the leader's records. Clients see wrong answers in the second fold after any election of this replica.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ _OFFSET_COLUMNS = (
 class ReplicaState:
     """The state of a coordinator after loading [log start, `reach`) of a replica.
 
-    `failure` is why the load fails; clients then get NOT_COORDINATOR for every group, whatever is in the tables.
+    `failure` is why the load fails. Clients then get NOT_COORDINATOR for every group, even if the tables have rows.
     """
 
     replica: str
@@ -44,19 +44,20 @@ class ReplicaState:
     tables: Mapping[str, pa.Table]
     """The tables of `kernels.results.finish`."""
     groups: pa.Table
-    """Rows of `groups` that a client could miss: without simple groups that have no committed or pending offset.
+    """Rows of `groups` without groups that have neither a record of their own nor a committed or pending offset.
 
-    A deleted or aborted offset leaves such a group in memory only, and the next sweep removes it.
+    A deleted or aborted offset leaves such a group in memory only, and the next sweep removes the group.
     """
     group_values: pa.Table
-    """The last record (group_id, key, log_offset) of each group key that is not an offset, unless it is a tombstone."""
+    """The last record (group_id, key, log_offset) of each key that belongs to a group and is not an offset; keys whose
+    last record is a tombstone are left out."""
     record_count: int
     batch_count: int
     newest_ms: int
 
     @property
     def committed(self) -> pa.Table:
-        """Committed offsets, also of a removed group: its tombstone may be cleaned away before theirs."""
+        """Committed offsets, also of removed groups: a group's tombstone may be cleaned away before its offsets'."""
         tables = (self.tables[name].select(_OFFSET_COLUMNS) for name in ("committed_offsets", "unreachable_offsets"))
         return pa.concat_tables(tables)
 
@@ -85,7 +86,7 @@ class ReplicaState:
 
 
 def state_of(log: ReplicaLog, *, stop: int, profile: Profile, cap_bytes: int) -> tuple[ReplicaState, PartialFold]:
-    """The state of a replica's own bytes below `stop`, and its fold, to which more can be folded."""
+    """The state from a replica's own bytes below `stop`, and the fold, to which further records can be added."""
     reach = min(stop, log.end)
     fold = _fold(log, log.start, reach, None, profile, cap_bytes)
     return _state(log, fold, reach), fold
@@ -100,10 +101,10 @@ def caught_up(
     profile: Profile,
     cap_bytes: int,
 ) -> ReplicaState:
-    """The state of a replica after following `leader` up to `stop`. Consumes the fold of `own`."""
+    """The state of a replica after it has followed `leader` up to `stop`. The fold in `own` cannot be used again."""
     state, fold = own
     kept = min(log.diverges_from(leader), state.reach)
-    if kept < leader.start:  # it starts again from there
+    if kept < leader.start:  # the replica would start anew at the leader's log start
         return _state(log, _fold(leader, leader.start, stop, None, profile, cap_bytes), stop)
     if kept < state.reach:
         fold = _fold(log, log.start, kept, None, profile, cap_bytes)
@@ -173,7 +174,7 @@ def _slices(log: ReplicaLog, first: int, stop: int) -> Iterator[SegmentSlice]:
 
 
 def _byte_of(fs: pafs.FileSystem, segment: Segment, log_offset: int) -> int:
-    """The byte where the first batch from `log_offset` on begins; the end of the file without one."""
+    """The byte at which the first batch at or after `log_offset` begins; the end of the file if there is none."""
     data = file_bytes(fs, segment.path, segment.size_bytes)
     for headers in headers_of(data, floor_offset=segment.base_offset):
         found = np.flatnonzero(headers.base_offset >= log_offset)

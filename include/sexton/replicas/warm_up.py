@@ -13,8 +13,8 @@ _VALUE = b"\0\3" + bytes(12) + b"\0\0" + bytes(8)
 
 
 def warm_up() -> None:
-    """Compare two tiny replicas, one with a value and one with its tombstone: that runs every compiled function, and
-    the results stay in numba's cache (NUMBA_CACHE_DIR)."""
+    """Compare two tiny replicas, one with a value and one with its tombstone: this compiles every function into numba's
+    cache (NUMBA_CACHE_DIR)."""
     value = encode_batch([(_KEY, _VALUE)], base_offset=0, timestamp_ms=0, codec=LZ4)
     tombstone = encode_batch([(_KEY, None)], base_offset=1, timestamp_ms=0)
     end = encode_batch([(_KEY[:-1] + b"\1", None)], base_offset=2, timestamp_ms=0)

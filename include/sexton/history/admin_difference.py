@@ -1,12 +1,12 @@
 """The difference of two admin snapshots, with intervals and causes from the admin snapshots between them.
 
-Admin snapshots show states, not events. So a difference has an interval: it happened after the last snapshot that
-showed another value, and at the latest at the next snapshot. And it has every possible cause: a new value was
-committed; a missing value was deleted, or expired if it can have been due by then, or was removed with its group or
+Admin snapshots show states, not events. So a difference has an interval: the change happened after the last snapshot
+with another value, and at the latest at the snapshot after that. And a difference has every possible cause: a new value
+was committed; a missing value was deleted, or expired if it may have been due by then, or was removed with its group or
 topic where those are gone. Nothing is guessed: several possible causes are all kept.
 
-A group is left out, and counted, if either admin snapshot has no answer about it, or does not list it although it may
-exist; likewise offsets of topics that either does not see.
+A group is left out, and counted, if one of the two admin snapshots has no answer about it, or does not list it although
+it may exist. Offsets of topics that one of the two does not see are left out, too.
 """
 
 from collections import deque
@@ -52,7 +52,8 @@ OFFSETS = pa.schema(
         ("plan_ids", pa.list_(pa.string())),
     ]
 )
-"""`candidates` are the possible causes, `cause` the same in words. `plan_ids` are plans that may have deleted it."""
+"""`candidates` are the possible causes, `cause` the same as text. `plan_ids` are plans that may have deleted the
+offset."""
 GROUPS = pa.schema(
     [
         *(("group_id", pa.string()), ("before", pa.string()), ("after", pa.string()), ("change", pa.string())),
@@ -128,17 +129,17 @@ class Seen:
         return found.state is not None and found.is_fetched
 
     def value(self, group_id: str, key: TopicPartition | None) -> Any:
-        """An offset's value, None for none; without a key the state of the group and its words."""
+        """The value of an offset, None if there is none; if `key` is None, (state, words) of the group."""
         there = self.there(group_id)
         return (there.state, there.words) if key is None else there.offsets.get(key)
 
     def span(self, group_id: str, key: TopicPartition | None) -> tuple[int, int]:
-        """The instants of request and answer."""
+        """The instants of request and answer for the group's offsets; if `key` is None, for its state."""
         there = self.there(group_id)
         return there.described_ms if key is None else there.fetched_ms
 
     def answers_about(self, group_id: str, key: TopicPartition) -> bool:
-        """Whether an admin snapshot that fetched the offsets of a group shows this offset, or that it does not
+        """Whether this admin snapshot, which fetched the group's offsets, shows the offset or that it does not
         exist."""
         return self.sees(key[0]) or key in self.there(group_id).offsets
 
@@ -146,7 +147,7 @@ class Seen:
         return bool(self.snapshot.metadata.sees_all_topics) or topic in self.topics
 
     def there(self, group_id: str) -> SeenGroup:
-        """A group; its state is "" if it did not exist; None where it is unknown whether it existed."""
+        """The group in this admin snapshot; its state is "" if it did not exist, None if that is not known."""
         found = self._groups.get(group_id)
         if found is not None:
             return found
@@ -159,9 +160,8 @@ class Seen:
 class Observation:
     """A change of an offset, or of its group (`key` None), between two consecutive admin snapshots.
 
-    `has` is the value at this admin snapshot, `had` the value at the last one before it that has an answer; `had` is
-    None at the first one that has an answer. A removal has `candidates`, its possible causes, and `plan_ids`, the plans
-    of Sexton that may have made it.
+    `has` is the admin snapshot that shows the change, `had` the last earlier one with an answer, None if there is none.
+    `candidates` are the possible causes; a removal also has `plan_ids`, the plans of Sexton that may have caused it.
     """
 
     group_id: str
@@ -212,7 +212,7 @@ def observations(series: Sequence[Seen], group_id: str) -> Iterator[Observation]
             described = one
         if not there.is_fetched:
             continue
-        # Offsets that it cannot see may still exist, and stay unchanged.
+        # Offsets that this snapshot cannot see may still exist: they count as unchanged.
         now = {key: value for key, value in known.items() if not one.sees(key[0])} | there.offsets
         for key in sorted({key for key, _ in known.items() ^ now.items()}):
             had = next((past for past in fetched if past.answers_about(group_id, key)), None)
@@ -244,8 +244,8 @@ def changes_of_snapshots(
     """The rows of offset_changes between two admin snapshots of a cluster, by key and without log_partition; and the
     number of groups left out.
 
-    The retention is the requested one, else the one in the admin snapshots, else unknown. A change is attributed to a
-    plan of Sexton if it is the only plan that may have made it, and the broker's own removals are excluded.
+    The retention is the requested retention, else that in the admin snapshots, else unknown. A change is attributed to
+    a plan of Sexton if no other plan may have caused it, and the broker cannot have removed the offset on its own.
     """
     offsets, _, _, left_out = _differing(series, before, after, retention_ms=retention_ms, profile=profile)
     return _table([{**row, **_change(row)} for row in offsets], _CHANGES), left_out
@@ -318,7 +318,7 @@ def _of_groups(rows: pa.Table, group_ids: pa.Array) -> pa.Table:
 def add_causes(
     series: SnapshotSeries, found: Sequence[Observation], *, retention_ms: int | None, profile: Profile
 ) -> None:
-    """Add the possible causes of each change of an offset."""
+    """Set the possible causes and plans in each observation of an offset."""
     found = [one for one in found if one.key is not None]
     gone = [one for one in found if one.is_gone]
     since_ms = min((one.had.snapshot.taken_at_ms for one in gone if one.had is not None), default=0)
@@ -351,9 +351,9 @@ def _candidates(one: Observation, due: Mapping[tuple[int, OffsetKey], int | None
 def _due(
     series: SnapshotSeries, gone: Sequence[Observation], retention_ms: int | None, profile: Profile
 ) -> dict[tuple[int, OffsetKey], int | None]:
-    """By admin snapshot and offset: the earliest instant at which a missing offset can have been due.
+    """By admin snapshot and offset: the earliest instant at which a missing offset may have been due.
 
-    No entry, or None, where that is not bounded, for example where the retention is not known.
+    No entry, or None, where that instant has no lower bound, for example where the retention is not known.
     """
     found: dict[tuple[int, OffsetKey], int | None] = {}
     at: dict[int, tuple[AdminSnapshot, set[str], set[int]]] = {}

@@ -28,10 +28,10 @@ def admin_story(
     retention_minutes: int | None,
     profile: Profile,
 ) -> Story:
-    """The history of a group up to an admin snapshot, from all earlier admin snapshots; UsageError when this one is
+    """The history of a group up to `snapshot`, from all earlier admin snapshots, too; UsageError when `snapshot` is
     damaged.
 
-    `retention_minutes` is the requested retention; None for the broker's as the admin snapshots show it.
+    `retention_minutes` is the requested retention; None: the broker's retention in the admin snapshots.
     """
     own = series.of_groups([group_id])
     last = Seen(own.rows(snapshot))
@@ -65,16 +65,16 @@ def admin_story(
 
 
 def _is_shown(one: Observation) -> bool:
-    """Whether the story includes it: not a repeated commit of the same offset, and only group changes that change its
-    words."""
+    """Whether the story includes an observation: repeated commits of the same offset are left out, and changes of a
+    group that do not change its words."""
     part = 1 if one.key is None else 0
     before, after = ("" if each is None else each[part] for each in (one.before, one.after))
     return bool(before != after)
 
 
 def _order(one: Observation) -> tuple[int, int, list[str], list[str]]:
-    """Groups observations into events, in the order of admin snapshots: the group's new state, commits, removals, and
-    its end."""
+    """The key by which observations are sorted and joined into events: the admin snapshot, and in it the group's new
+    state, commits, removals by cause, and the end of the group."""
     part = 1 + one.is_gone if one.key is not None else 0 if one.after[1] else 3
     causes = (one.candidates, one.plan_ids) if one.is_gone else ([], [])
     return one.has.snapshot.taken_at_ms, part, *causes

@@ -1,8 +1,8 @@
 """The difference between two instants: groups and offsets that appeared, changed and disappeared, by log partition.
 
 A side is a log or an archive at an instant, a run folder, or a published run; each has the same tables. A group that
-disappeared has the cause of its removal if the later side knows the changes in between; a run folder does not. The
-table offset_changes and `sexton explain` have the causes of single offsets. Where a load fails or never ends no
+disappeared has the cause of its removal if the later side has the changes in between, which a run folder does not have.
+The table offset_changes and `sexton explain` have the causes of single offsets. Where a load fails or never ends, no
 coordinator has anything in memory, so the side has no rows of that log partition.
 """
 
@@ -56,12 +56,12 @@ class Side(Protocol):
         """The rows of committed_offsets, groups or load_profile of one log partition."""
 
     def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
-        """Causes by group id for groups that existed on the side `since`; empty if they are unknown."""
+        """Why these groups, which exist on the side `since`, were removed: causes by group id; empty if unknown."""
 
 
 @dataclass(slots=True)
 class LogSide:
-    """A log at an instant; `fold` folds one log partition. An archive's segments end where reading stops."""
+    """A log at an instant; `fold` folds one log partition. The segments of an archive end at the instant's cuts."""
 
     source: LogSource
     profile: Profile
@@ -91,7 +91,7 @@ class LogSide:
         return self._finished[log_partition][name]
 
     def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
-        """From the log itself, read from its start."""
+        """Causes from the log itself, which is read from its start."""
         since_ms = since.as_of_ms if isinstance(since, LogSide) else None
         if since_ms is None or not self.source.segments.get(log_partition):
             return {}
@@ -124,7 +124,7 @@ class RunSide:
         return self.folder.read_table(name, log_partition)
 
     def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:  # noqa: ARG002
-        """Empty: a run folder has no changes since another one."""
+        """Empty: a run folder does not have the changes since another side."""
         return {}
 
 
@@ -147,7 +147,7 @@ class PublishedSide:
         return rows.filter(pc.equal(rows["log_partition"], log_partition))
 
     def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:  # noqa: ARG002
-        """From the published changes of all runs in between."""
+        """Causes from the published changes of all runs in between."""
         if not isinstance(since, PublishedSide):
             return {}
         rows = changes_between_runs(self.lake, since.run, self.run, group_ids)
@@ -159,7 +159,7 @@ class InstantComparison:
     """Rows that differ, ordered by key: `change`, and the values `before` and `after`, NULL if absent.
 
     `groups` also have `cause`: why a missing group was removed, as kinds of offset_changes joined by ` or `, or
-    load_would_fail. `failed_loads` are, for before and after, the log partitions that are not loaded on that side.
+    load_would_fail. `failed_loads` has, for before and for after, the log partitions whose load fails on that side.
     """
 
     groups: pa.Table

@@ -1,4 +1,4 @@
-"""The history of a group as events: summed commits, state changes, and disappearances between them."""
+"""The history of a group as events: consecutive commits as one event, state changes, and disappearances."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -55,7 +55,8 @@ class Event:
 class NextVerdict:
     """The verdict on a remaining offset; `expires_at_ms` is None if time alone does not make it expire.
 
-    Without the log that is the end of an interval that begins at `due_after_ms`, if an admin snapshot is early enough.
+    From admin snapshots, it is only known to expire between `due_after_ms` (None if no admin snapshot is early enough
+    for a lower bound) and `expires_at_ms`.
     """
 
     topic: str
@@ -83,7 +84,7 @@ class Story:
     """The known state of a group; `state` is "" if the group does not exist.
 
     `block` is what makes the broker's sweep of its log partition fail. `transactions` are open transactions that hold
-    its offsets (`transactions.holders`). `notes` are caveats about the evidence.
+    up its offsets (`transactions.holders`). `notes` are caveats about the evidence.
     """
 
     state: str = ""
@@ -126,11 +127,11 @@ class Story:
 
 @dataclass(slots=True)
 class _Commits:
-    """Consecutive commits with nothing else between them, all by clients, of one reset, or by one plan of Sexton."""
+    """Commits with no other event between them: all by clients, all of one reset, or all by one plan of Sexton."""
 
     by: OwnAction | None = None
     reset_at_ms: int | None = None
-    """The instant of a reset; None for other commits. Those of one instant are one event."""
+    """The instant of a reset, whose commits have the same instant; None for other commits."""
     count: int = 0
     first: tuple[int, int | None] = (0, None)
     partitions: dict[TopicPartition, dict[str, object]] = field(default_factory=dict)
@@ -165,7 +166,7 @@ class EventBuilder:
         self.events: list[Event] = []
 
     def take(self, records: Sequence[tuple[Record, Decoded | Undecodable]], *, is_pending: bool) -> None:
-        """Process the group's records of one batch; `is_pending` for the end of a transaction."""
+        """Process the group's records of one batch; `is_pending` if the batch belongs to a transaction."""
         for record, found in records:
             self._add_disappearances(below=record.log_offset)
             own_ms = found.value.commit_timestamp_ms if isinstance(found, DecodedOffset) and found.value else -1
@@ -185,7 +186,8 @@ class EventBuilder:
         self._add_state(records)
 
     def _keep(self, found: DecodedOffset, *, is_pending: bool) -> None:
-        """Track which offsets are certainly committed; those of transactions are unknown here."""
+        """Track which offsets are certainly committed. Offsets of a transaction are not: its outcome is not known
+        here."""
         key = found.key.topic, found.key.partition
         if found.value is None:
             self._kept.pop(key, None)
@@ -193,8 +195,8 @@ class EventBuilder:
             self._kept[key] = found.value.committed_offset
 
     def _is_reset(self, key: TopicPartition, committed_offset: int) -> bool:
-        """Whether a commit of this value is not by a member: none is there, and the group has had some. Where it is the
-        value before again, it may be a consumer that does not join."""
+        """Whether a commit of this value is a reset: the group has had members, and has none now, so that no member
+        committed it. The previous value again is no reset: it may come from a consumer that does not join."""
         group = self._groups.by_id.get(self._group_id)
         has_had_members = group is not None and group.is_empty and group.protocol_type is not None
         return has_had_members and self._kept.get(key) != committed_offset
@@ -249,7 +251,7 @@ class EventBuilder:
         self._described = described
 
     def _add_removal(self, record: Record) -> None:
-        """Add the removal of the group: with its offsets and for their cause, or without offsets."""
+        """Add the removal of the group: together with its last offsets and for the same cause, or without offsets."""
         gone = self._last_gone
         if gone is not None and gone.timestamp_ms == record.timestamp_ms:
             causes, detail = tuple(gone.what.split(" or ")), f"with its offsets: {gone.what}"
@@ -313,7 +315,7 @@ class EventBuilder:
 
 
 def reset_text(rows: Sequence[Mapping[str, object]]) -> str:
-    """From which committed offsets to which, the first of them."""
+    """Text with the old and new committed offsets of the first rows."""
     pairs = (
         f"{row['topic']}-{row['partition']} {row['old_committed_offset']} to {row['new_committed_offset']}"
         for row in rows
@@ -323,12 +325,12 @@ def reset_text(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _stamp(record: Record) -> int | None:
-    """When a record was written; None in record format 0, which does not say."""
+    """The timestamp of a record; None in record format 0, which has no timestamps."""
     return record.timestamp_ms if record.timestamp_ms >= 0 else None
 
 
 def describe(group: Group) -> str:
-    """A group's kind and state in words; they change when the group does."""
+    """A group's kind and state in words; a change of these words is an event."""
     return state_words(group.group_type, group.protocol_type, group.state, group.member_count)
 
 
@@ -349,7 +351,7 @@ def state_words(group_type: str, protocol_type: str | None, state: str, member_c
 
 
 def _with_write(rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """Rows, each with the log_offset of the first row of the same write."""
+    """Pairs of the log_offset of the first row of the same write, and a row."""
     first, stamp = 0, object()
     for row in rows:
         if row["timestamp_ms"] != stamp:
@@ -359,7 +361,7 @@ def _with_write(rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Map
 
 
 def cause_of(row: Mapping[str, object]) -> str:
-    """A row's kind, or its candidates."""
+    """A row's kind, or its candidates joined by ` or `."""
     candidates = row["candidates"]
     return " or ".join(candidates) if isinstance(candidates, list) else str(row["kind"])
 
@@ -371,7 +373,8 @@ def _cause_and_plan(row: Mapping[str, object]) -> tuple[str, str]:
 def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tuple[str, ...]:
     """The possible causes of a group's removal, from its rows of offset_changes in the interval.
 
-    The last offsets that it lost decide; for a group without any, everything that the release can do to an Empty group.
+    The last offsets that the group lost decide. If it lost none, the causes are all for which the release removes an
+    Empty group.
     """
     gone = [row for row in rows if row["kind"] in DISAPPEARANCES]
     if not gone:
@@ -396,7 +399,7 @@ def order_of(row: Mapping[str, object]) -> tuple[int, int]:
 
 
 def event_of(cause: str, rows: Sequence[Mapping[str, object]]) -> Event:
-    """The disappearances of one write, cause and plan as one event."""
+    """One event for disappearances that have write, cause and plan in common."""
     first = rows[0]
     by_plan = f"; by plan {str(first['by_plan_id'])[:SHORT_ID]}" if first["by_plan_id"] else ""
     return Event(

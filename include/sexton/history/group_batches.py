@@ -1,4 +1,4 @@
-"""Finds the batches of a log partition that may have records of one group, without decoding the others.
+"""Finds the batches of a log partition that may have records of one group, without decoding all other batches.
 
 A key contains its group id as bytes, so a batch without these bytes has no record of the group. Compressed batches are
 decompressed first.
@@ -30,10 +30,10 @@ def batches_about(
 ) -> Iterator[Batch]:
     """Batches that start in `span` and below `stop_offset`, in log order; a batch may have no record of the group.
 
-    `data` is the whole file. A batch that cannot be decompressed is left out.
+    `data` is the entire file. A batch that cannot be decompressed is left out.
     """
     name = group_id.encode()
-    needle = None if _REPLACED in group_id else struct.pack(">H", len(name) & 0xFFFF) + name  # its bytes may be others
+    needle = None if _REPLACED in group_id else struct.pack(">H", len(name) & 0xFFFF) + name  # bytes in keys may differ
     place = first_frame(data, span.start_byte, floor_offset=span.base_offset)
     for headers in headers_of(data, start=place, end=span.end_byte):
         if stop_offset is not None:
@@ -60,7 +60,7 @@ def whole_log(fs: pafs.FileSystem, segments: Sequence[Segment]) -> Iterator[tupl
 def stop_offset_of(
     fs: pafs.FileSystem, segments: Sequence[Segment], *, as_of_ms: int | None, taken_at_ms: int
 ) -> int | None:
-    """The cut of a log at `as_of_ms`: where reading of a broker's disk stops; None for its end."""
+    """The log_offset at which reading a broker's disk as of `as_of_ms` stops; None: it is read to its end."""
     if as_of_ms is None:
         return None
     cuts = (
@@ -71,9 +71,9 @@ def stop_offset_of(
 
 
 def _cut_in(data: U8Array, span: SegmentSlice, *, as_of_ms: int, future_ms: int) -> int | None:
-    """Base offset of the first batch in `span` that reaches `as_of_ms`; None if no batch does.
+    """Base offset of the first batch in `span` whose largest timestamp is at or after `as_of_ms`; None without one.
 
-    Batches stamped later than `future_ms` are skipped, as in `coordinator.loading`.
+    Batches with a timestamp after `future_ms` are skipped, as in `coordinator.loading`.
     """
     place = first_frame(data, span.start_byte, floor_offset=span.base_offset)
     for headers in headers_of(data, start=place, end=span.end_byte):

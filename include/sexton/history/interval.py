@@ -40,8 +40,8 @@ _MARGIN_MS = DAY_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """The start of an interval in each log partition, with the folds up to it; `broken` are log partitions whose log
-    broke between both ends, so that their changes are unknown."""
+    """The start of an interval, with the folds of the log partitions up to it. `broken` are log partitions whose
+    archived log is not continuous over the interval, so that their changes are not known."""
 
     since_ms: int
     start: Base
@@ -64,9 +64,10 @@ class _ChangesWork:
 def open_interval(
     engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile, nearest: Nearest
 ) -> tuple[Interval | None, list[str]]:
-    """The requested interval, with warnings; None if none of an archive is requested, or if its start has no coverage.
+    """The requested interval, and warnings. The interval is None if none is requested or the source is not an archive;
+    also if its changes cannot be known, with a warning that says why.
 
-    Raises DamagedCheckpoint if the fold at its start is invalid.
+    Raises DamagedCheckpoint if the fold at the start of the interval is invalid.
     """
     since_ms, as_of_ms = request.since_ms, request.as_of_ms
     if since_ms is None or as_of_ms is None or not source.is_archive:
@@ -98,8 +99,8 @@ def open_interval(
 def write_changes(
     engine: Engine, folder: RunFolder, record: RunRecord, source: LogSource, interval: Interval, *, asked_ms: int | None
 ) -> Counter[str]:
-    """Write INTERVAL_TABLES for every log partition of the run; returns the number of rows. `asked_ms` is a requested
-    retention.
+    """Write INTERVAL_TABLES for every log partition of the run; return the number of rows by table. `asked_ms` is the
+    requested retention, if any.
 
     The ledger shows what Sexton itself removed and restored. Raises Refused if the ledger was tampered with, and
     DamagedCheckpoint if a fold at the start of the interval is invalid.
@@ -118,7 +119,7 @@ def write_changes(
     for part in record.log_partitions:
         own = replace(known, removed=removed.get(part, {}), restored=restored.get(part, {}))
         after = interval.start.positions.get(part)
-        is_known = part in source.positions and part not in interval.broken  # one without a position is empty
+        is_known = part in source.positions and part not in interval.broken  # empty without a position
         segments = segments_between(source.lineages[part], source.positions[part], after=after) if is_known else []
         work.append(
             _ChangesWork(
@@ -154,10 +155,10 @@ def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
 def _by_log_partition(
     actions: Mapping[OffsetKey, Sequence[OwnAction]], source: LogSource, since_ms: int, as_of_ms: int
 ) -> dict[int, dict[OffsetKey, Sequence[OwnAction]]]:
-    """Actions by the log partition of their groups, without those long before or after the interval, whose log may have
-    records from slightly before and after it.
+    """Actions by the log partition of their groups. Only actions within _MARGIN_MS of the interval are kept: its
+    segments may have records from slightly before and after it.
 
-    Deployments accumulate actions, and every process gets only those of its log partition.
+    Actions accumulate in a deployment, so every process gets only those that it needs.
     """
     found: dict[int, dict[OffsetKey, Sequence[OwnAction]]] = {}
     for key, every in actions.items():

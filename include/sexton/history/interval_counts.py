@@ -1,8 +1,8 @@
 """Counts of an interval: the broker's sweeps, and how often each group committed.
 
-A sweep is a run of rows of offset_changes, close in time, that a sweep caused or may have caused. A broker appends what
-one sweep removes from a log partition at once (up to 3.9 one batch for each group, right after each other), and sweeps
-again after offsets.retention.check.interval.ms (10 minutes by default).
+A sweep is inferred from rows of offset_changes that are close in time and that a sweep caused or may have caused: a
+broker appends all tombstones of a sweep in a log partition together (up to 3.9 as one batch per group, one directly
+after the other), and sweeps again only after offsets.retention.check.interval.ms (10 minutes by default).
 
 Commits are values of record types 0 and 1 in the log of the interval, also those of aborted transactions. Records that
 compaction removed before the snapshot are missing, so the count is a lower bound.
@@ -22,7 +22,7 @@ from sexton.tables import TABLES
 SWEEPS, COMMITS = "expiry_sweeps", "commit_counts"
 EXPIRED = "expired"
 SWEEP_GAP_MS = 1_000
-"""The most time between two tombstones of one sweep."""
+"""Maximum time between two consecutive tombstones of one sweep."""
 _NO_TIME = -1
 
 
@@ -65,24 +65,25 @@ def _may_be_swept(changes: pa.Table) -> pa.Array:
 
 
 def swept_by(sweeps: pa.Table, leader: int | None, led_from: int) -> pa.Table:
-    """Sweeps of one log partition with its leader: the broker that has led it from a log_offset on; NULL for earlier
-    sweeps."""
+    """Sweeps of one log partition with their coordinator: `leader`, which has led it since log_offset `led_from`; NULL
+    for earlier sweeps."""
     is_known = pc.greater_equal(sweeps["first_log_offset"], led_from)
     coordinator = pc.if_else(is_known, pa.scalar(leader, pa.int32()), pa.scalar(None, pa.int32()))
     return sweeps.set_column(sweeps.column_names.index("coordinator"), "coordinator", coordinator)
 
 
 def sweeps_of_brokers(sweeps: pa.Table, brokers: Mapping[int, int | None]) -> list[dict[str, Any]]:
-    """The sweeps of whole brokers, oldest first: rows of expiry_sweeps, put together where they are close in time.
+    """The sweeps of brokers over all their log partitions, oldest first: rows of expiry_sweeps with the same
+    coordinator, merged where they are close in time.
 
-    Where a row does not have who led its log partition then, `brokers` has who did when the snapshot was taken. Rows
+    For a row without a coordinator, `brokers` has the leader of its log partition when the snapshot was taken. Rows
     without an instant (record format 0) are left out.
     """
     timed = [row for row in sweeps.to_pylist() if row["started_at_ms"] is not None]
     found: list[dict[str, Any]] = []
     latest: dict[int | None, dict[str, Any]] = {}
     for row in sorted(timed, key=itemgetter("started_at_ms")):
-        broker = row.get("coordinator")  # which older runs do not have
+        broker = row.get("coordinator")  # older runs do not have this column
         broker = brokers.get(row["log_partition"]) if broker is None else broker
         one = latest.get(broker)
         if one is None or row["started_at_ms"] - one["last_ms"] > SWEEP_GAP_MS:
@@ -99,7 +100,7 @@ def sweeps_of_brokers(sweeps: pa.Table, brokers: Mapping[int, int | None]) -> li
 def commits_between(start: Commits, end: Commits, *, log_partition: int, span_ms: int) -> pa.Table:
     """The groups that committed between two instants in one log partition, without the run's columns.
 
-    `span_ms` is the time between them. `is_whole` is true if the log has every record of that time.
+    `span_ms` is the time between these instants. `is_whole` is true if the log has every record from this time.
     """
     schema = TABLES[COMMITS].arrow_schema(with_run=False)
     known = pc.index_in(end.by_group["group_id"], value_set=start.by_group["group_id"].combine_chunks())

@@ -1,7 +1,7 @@
-"""The history of a group, from a log or an archive: what it became, what it lost and why, what is next.
+"""The history of a group, from a log or an archive: its states, what it lost and why, and what will expire.
 
 The log partition is read twice: once for all its changes, because a cause depends on everything that was written
-together, and once for the records of the group. Then the rules of expiry evaluate the offsets that are left.
+together, and once for the records of the group. Then the rules of expiry evaluate the remaining offsets.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -30,7 +30,7 @@ from sexton.settings import settings
 from sexton.tables.change_causes import DISAPPEARANCES
 
 PLAIN_BYTES = 8 << 20
-"""Log partitions up to this size are replayed by the plain rules, which start at once; larger ones by the kernels."""
+"""Log partitions up to this size are replayed without the kernels, which are faster but take longer to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class StoryReader:
     known: ChangeEvidence = field(default_factory=ChangeEvidence)
 
     def read(self) -> LogStory:
-        """Read the log partition. An archive's segments end where reading stops: then `as_of_ms` is None."""
+        """Read the log partition. For an archive `as_of_ms` is None: its segments already end at the right cut."""
         stop_offset = stop_offset_of(self.fs, self.segments, as_of_ms=self.as_of_ms, taken_at_ms=self.taken_at_ms)
         gone = [row for row in self._changes(stop_offset) if row["kind"] in DISAPPEARANCES]
         gone.sort(key=lambda row: row["log_offset"])
@@ -71,7 +71,7 @@ class StoryReader:
         return LogStory(events=reader.events, group=group, last_timestamp_ms=reader.last_timestamp_ms)
 
     def records_at(self, log_offsets: Set[int]) -> Iterator[Record]:
-        """The group's records at these log_offsets, in log order: what the story rests on."""
+        """The group's records at these log_offsets, in log order: the evidence for the story."""
         for data, span in whole_log(self.fs, self.segments):
             for batch in batches_about(data, span, self.group_id):
                 if any(batch.base_offset <= each < batch.next_offset for each in log_offsets):
@@ -119,7 +119,7 @@ class StoryReader:
 
 
 def _group_of(record: Record, found: Decoded | Undecodable) -> str | None:
-    """The group of a record, also where only its value cannot be decoded."""
+    """The group of a record, also if only the value cannot be decoded."""
     if not isinstance(found, Undecodable):
         return found.key.group_id
     try:

@@ -22,7 +22,7 @@ MAX_GROUPS = 50
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostOffsets:
     """Offsets lost up to an instant: one row per day with `day` and the number of each of KINDS (None for days without
-    published changes), the sum of each kind, and one row for each of the groups that lost most.
+    published changes), the sum of each kind, and one row for each of the groups with the most lost offsets.
     """
 
     until_ms: int
@@ -32,7 +32,7 @@ class LostOffsets:
 
 
 def lost_offsets(tables: PublishedTables, runs: Sequence[PublishedRun], *, days: int) -> LostOffsets:
-    """Offsets lost in the last days up to the newest of `runs` (oldest first), in that run's cluster."""
+    """Offsets lost in the last `days` days up to the newest of `runs` (oldest first), in that run's cluster."""
     if not runs:
         raise NoCoverage("no run is published")
     newest = runs[-1].key

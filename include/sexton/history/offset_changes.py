@@ -33,12 +33,12 @@ def changes_of(
     known: ChangeEvidence,
     profile: Profile,
 ) -> pa.Table:
-    """The rows of offset_changes of one log partition, by key and log_offset: the columns that the log fills, without
-    the run's.
+    """The rows of offset_changes of one log partition, by key and log_offset, with the columns that a log fills, but
+    without the run's columns.
 
     `segments` have everything from the end of `start` up to `cut` (None: to their end), and may have more on either
-    side. Without `start` the interval starts at log_offset 0; a log that starts later has lost earlier records, so few
-    causes can be excluded. `start` is a fold by the same `profile`, also for profiles that do not fold in pieces.
+    side. Without `start` the interval starts at log_offset 0; if the log starts later, earlier records are lost, so few
+    causes can be excluded. `start` is a fold with the same `profile`, also for profiles that do not fold in pieces.
     """
     slices = [span for task in plan_fold_tasks(segments) for span in task.slices]
     table = changes_between(
@@ -65,7 +65,7 @@ def known_of(
 ) -> ChangeEvidence:
     """Evidence from outside the log: the newest metadata at or before the interval, and the oldest at or after it.
 
-    The retention is the requested one, else the broker's settings at either end, else unknown.
+    The retention is the requested retention, else the broker's retentions at both ends, else unknown.
     """
     found = {retention_ms} if retention_ms is not None else set(_retentions(before, after))
     return ChangeEvidence(

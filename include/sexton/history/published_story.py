@@ -45,8 +45,8 @@ def published_story(
     as_of_ms: int | None,
     cluster_id: str | None = None,
 ) -> tuple[PublishedRun, Story]:
-    """The history of a group in the runs up to `as_of_ms` (None: all), and the newest of them; NoCoverage if none is
-    published.
+    """The history of a group in the runs up to `as_of_ms` (None: all runs), and the newest of these runs; NoCoverage if
+    no run is published.
 
     Without `cluster_id` the tables must be of one cluster only, else UsageError.
     """
@@ -88,7 +88,7 @@ def block_of(tables: PublishedTables, run: PublishedRun, log_partition: int) -> 
 
 
 def changes_between_runs(lake: Lake, before: PublishedRun, after: PublishedRun, group_ids: Sequence[str]) -> list[Row]:
-    """Rows of offset_changes of the given groups, of the runs after `before` up to `after`, expired runs included."""
+    """Rows of offset_changes of the given groups from the runs after `before` up to `after`, expired runs included."""
     tables = PublishedTables(lambda: lake)
     source, _ = tables.between(_CHANGES, after.key.cluster_id, before.key.as_of_ms + 1, after.key.as_of_ms)
     return tables.rows(f"SELECT * FROM {source} WHERE group_id IN ({marks(group_ids)})", *group_ids)
@@ -124,7 +124,7 @@ def changes_of_group(tables: PublishedTables, source: str, runs: Sequence[Publis
 def turns(
     states: Mapping[int, Row], runs: Sequence[PublishedRun]
 ) -> Iterator[tuple[PublishedRun, PublishedRun | None, Row | None, Row | None]]:
-    """The runs in which the group differs from the previous run: both runs, and both rows of `groups`."""
+    """The runs in which the group differs from the previous run: (run, previous run, its row of `groups`, row now)."""
     before, previous = None, None
     for run in runs:
         now = states.get(run.key.as_of_ms)
@@ -134,8 +134,8 @@ def turns(
 
 
 def writes(changes: Sequence[Row]) -> Iterator[list[Row]]:
-    """Rows of offset_changes in groups: removals of one write with one cause and plan, or values set in one
-    interval."""
+    """Rows of offset_changes, in lists of those that belong together: removals of one write with the same cause and
+    plan, or values set in one interval."""
 
     def together(row: Row) -> tuple[Any, ...]:
         at_ms = instant_of(row) if row["kind"] in DISAPPEARANCES else None
@@ -146,7 +146,7 @@ def writes(changes: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _seen(states: Mapping[int, Row], runs: Sequence[PublishedRun], changes: Sequence[Row]) -> Iterator[Event]:
-    """An event for each run in which the group differs from the run before."""
+    """An event for each run in which the group differs from the previous run."""
     for run, previous, _, now in turns(states, runs):
         at_ms, since_ms = run.key.as_of_ms, -1 if previous is None else previous.key.as_of_ms
         if now is not None:

@@ -4,8 +4,8 @@ This module reads the default pattern of log4j.properties and log4j2.yaml, `[%d]
 AclAuthorizer, StandardAuthorizer and RequestChannel (JSON since 2.8, KIP-673). By default neither log has what is
 needed: kafka.authorizer.logger is at INFO, which has denials alone, and kafka.request.logger at WARN. Both need DEBUG.
 
-A log has local times without a zone, so --log-time-zone gives it. A group id may have line breaks, and the authorizer
-does not escape them: a line of its log may be forged. A line of the request log cannot, because that is JSON.
+A log has local times without a zone, so --log-time-zone gives the zone. A group id may have line breaks, and the
+authorizer does not escape them, so lines of its log may be forged. Lines of the request log cannot: they are JSON.
 """
 
 import gzip
@@ -23,7 +23,7 @@ from sexton.as_text import ms_of
 from sexton.errors import UsageError
 
 _APIS = {8: "OffsetCommit", 20: "DeleteTopics", 28: "TxnOffsetCommit", 42: "DeleteGroups", 47: "OffsetDelete"}
-"""By the number of the request: its name differs between releases of the request log."""
+"""Name of a request by API key: in the request log, names differ between releases."""
 OFFSET_COMMIT, DELETE_TOPICS, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = _APIS.values()
 _GZIP = b"\x1f\x8b"
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] ")
@@ -34,18 +34,18 @@ _AUDIT = re.compile(
     r"on resource = (?P<kind>Group|Topic):LITERAL:(?P<name>.*) for request = (?P<api>\w+) with resourceRefCount = "
 )
 _CLIENT = re.compile(r".*?:\d+-(?P<host>.+):\d+-\d+(?:-\d+)?")
-"""A connection: the broker's end, the client's end, numbers."""
+"""A connection id: the broker's host and port, the client's host and port, numbers."""
 
 Partitions = Mapping[tuple[str, int], int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedCall:
-    """What one request did to one group, or one topic: as completed without an error, or only as allowed.
+    """A logged request about one group, or one topic: either completed without an error, or only allowed.
 
-    `at_ms` has when it was logged: two instants in the hour in which clocks are set back. `partitions` are its topics
-    and partitions, with the committed offsets of a commit; None if the log does not say. A topic that the request names
-    by id only is "".
+    `at_ms` are the possible instants of the log line: two in the hour in which clocks are set back. `partitions` are
+    the request's topics and partitions, with the committed offsets of a commit; None if the log does not say. A topic
+    that the request names by id only is "".
     """
 
     at_ms: tuple[int, ...]
@@ -63,7 +63,7 @@ class LoggedCall:
 
 @dataclass(slots=True, kw_only=True)
 class LogFile:
-    """A file that was read; `first_ms` and `last_ms` are those of the lines that show the needed level."""
+    """A file that was read; `first_ms` and `last_ms` are the times of its first and last line at the needed level."""
 
     path: str
     size_bytes: int = 0
@@ -76,7 +76,7 @@ class LogFile:
 
 @dataclass(slots=True, kw_only=True)
 class BrokerLogs:
-    """The calls of all files, and the files. `zone` is that of their times."""
+    """The calls in all files, and the files. `zone` is the time zone of the logs."""
 
     zone: str
     files: list[LogFile] = field(default_factory=list)
@@ -84,7 +84,7 @@ class BrokerLogs:
 
 
 def read_logs(paths: Sequence[Path], zone: str) -> BrokerLogs:
-    """The calls in logs of brokers, as they are or gzipped; UsageError for a zone or a file that is not there."""
+    """The calls in logs of brokers, plain or gzipped; UsageError for an unknown time zone or an unreadable file."""
     try:
         info = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -137,13 +137,13 @@ def instants(text: str, zone: ZoneInfo) -> tuple[int, ...]:
 
 
 def _allowed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[LoggedCall]:
-    """The call of a line of an authorizer; whether it then succeeded is not known."""
+    """The call in an authorizer's line; whether the call then succeeded is not known."""
     found = _AUDIT.search(text)
     if found is None or found["api"] not in _APIS.values():
         return
     is_group = found["kind"] == "Group"
     if is_group == (found["api"] == DELETE_TOPICS):
-        return  # a commit is authorized for its topics as well
+        return  # a commit has a line for each topic, too: only the group's counts
     yield LoggedCall(
         at_ms=at_ms,
         api=found["api"],
@@ -157,11 +157,11 @@ def _allowed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[LoggedCa
 
 
 def _completed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[LoggedCall]:
-    """What a completed request did without an error."""
+    """The calls that a completed request carried out without an error."""
     try:
         logged, _ = json.JSONDecoder().raw_decode(text[text.index(_COMPLETED) + len(_COMPLETED) :])
         api = _APIS.get(logged["requestHeader"]["requestApiKey"])
-        # A broker logs a request that it forwards with the client; the controller logs it again, without.
+        # A broker logs a forwarded request with the client. The controller logs it again, without: skip that line.
         if api is None or logged["isForwarded"]:
             return
         client = _CLIENT.fullmatch(logged["connection"])
@@ -181,7 +181,7 @@ def _completed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[Logged
                 line=place,
             )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return  # a line that is cut, or of another format, names nobody
+        return  # a truncated line, or one in another format, has no calls
 
 
 def _done(

@@ -1,9 +1,9 @@
-"""Who did it: the logged requests that fit an event of a group, and how sure that is. Never a name by guess.
+"""Who did it: the logged requests that fit an event of a group, and how certain that is. No name is guessed.
 
-An event is a record in the log, or several of one instant. A request fits if it names the group, can have written that
-record (OffsetDelete what was deleted, a commit the value that was set), and was under way at the record's timestamp,
-with WINDOW_MS to spare at either end. Where none fits the answer is `not_logged`, never "nobody": the request may have
-gone to a broker whose log is not here.
+An event is a record in the log, or several with the same timestamp. A request fits if it names the group, can have
+written that record (OffsetDelete what was deleted, a commit the value that was set), and was being processed at the
+record's timestamp, plus or minus WINDOW_MS. Where none fits the answer is `not_logged`, never "nobody": the request may
+have been sent to a broker whose log was not given.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from sexton.incident.broker_logs import (
 from sexton.tables.change_causes import ChangeKind
 
 WINDOW_MS = 5_000
-"""How far apart the clock of a record and that of a log may be. The broker that leads the log partition writes both."""
+"""Allowed difference between the times of a record and of a log line; the leader of the log partition writes both."""
 _QUARTER_MS, _MAX_ZONES_MS = 900_000, 26 * 3_600_000
 """Time zones differ by quarters of an hour, and by no more than a day and two hours."""
 _APIS: Mapping[str, tuple[str, ...]] = {
@@ -34,7 +34,7 @@ _APIS: Mapping[str, tuple[str, ...]] = {
     RESET: (OFFSET_COMMIT,),
     RESTORED: (OFFSET_COMMIT, TXN_OFFSET_COMMIT),
 }
-"""What may have caused an event; no client causes an expiry."""
+"""Kind of event -> requests that may have caused it; no request causes an expiry."""
 NEEDED = "kafka.authorizer.logger or kafka.request.logger at DEBUG, of the broker that led the group's log partition"
 
 
@@ -48,7 +48,7 @@ class Certainty(StrEnum):
     CANDIDATES = "candidates"
     """Several requests fit."""
     NOT_LOGGED = "not_logged"
-    """No request fits, or no log could have one."""
+    """No request fits, or the given logs cannot have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,8 @@ class Who:
 
 
 def who_did(events: Sequence[Event], group_id: str, logs: BrokerLogs | None) -> list[Who]:
-    """Who did each event that a client may have caused, in their order; one for all events of one write."""
+    """Who caused each event that a client may have caused, in the given order. Events of one write have one entry,
+    except resets and restores."""
     found, asked = [], set[int | None]()
     for event in events:
         kinds = event.causes or tuple(event.what.split(" or "))
@@ -130,7 +131,7 @@ def _who(event: Event, group_id: str, apis: set[str], logs: BrokerLogs | None) -
 
 
 def _fits(call: LoggedCall, event: Event, group_id: str, apis: set[str]) -> bool:
-    """Whether a call, at whatever time, may have written an event's records."""
+    """Whether a call, regardless of its time, may have written an event's records."""
     if call.api not in apis:
         return False
     if call.api == DELETE_TOPICS:
@@ -148,7 +149,7 @@ def _fits(call: LoggedCall, event: Event, group_id: str, apis: set[str]) -> bool
 
 
 def _is_near(call: LoggedCall, event: Event) -> bool:
-    """Whether the call was under way at the event."""
+    """Whether the call was being processed at the event's timestamp, plus or minus WINDOW_MS."""
     at_ms = event.timestamp_ms
     return at_ms is not None and any(
         logged - call.took_ms - WINDOW_MS <= at_ms <= logged + WINDOW_MS for logged in call.at_ms
@@ -156,7 +157,7 @@ def _is_near(call: LoggedCall, event: Event) -> bool:
 
 
 def _why_not(event: Event, logs: BrokerLogs | None, fitting: Sequence[LoggedCall]) -> str:
-    """Why the logs do not show it."""
+    """Why the logs do not show who caused an event."""
     if logs is None or not logs.files:
         return f"no log of a broker was given (--authorizer-log); it takes {NEEDED}"
     if event.log_offset < 0 or event.timestamp_ms is None:

@@ -1,4 +1,4 @@
-"""The document of an incident: what its JSON has and its page shows, declared once."""
+"""The document of an incident, declared once for its JSON and its page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,13 +18,13 @@ CAUSES: Mapping[str, str] = {
     RESET: "somebody committed other offsets while no member was there, as --reset-offsets does",
     UNDECODABLE: "a record cannot be read: a coordinator's load of the log partition may fail there",
 }
-"""What happened, in a sentence."""
+"""Kind of event -> what happened, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """A cause of what happened: its kinds (several if the log does not show which), how often and when it last
-    occurred."""
+    """A cause of what happened: its kinds (several if the log does not show which), how often it occurred, and when it
+    last occurred."""
 
     kinds: list[str]
     meanings: list[str]
@@ -36,8 +36,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRecord:
-    """A record that proves the history. `record` is its content, as the newest release reads it; None if the input no
-    longer has it (`log_offset` is still known), or for published tables, which have no records."""
+    """A record that proves the history. `record` is its content, as the newest release reads it. `record` is None if
+    the input no longer has it (`log_offset` is still known), or if the input is published tables, which have no
+    records."""
 
     log_offset: int
     timestamp_ms: int | None
@@ -61,7 +62,7 @@ class LagRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRow:
-    """A difference between replicas about the group, by the newest audit."""
+    """A difference between replicas about the group, from the newest audit."""
 
     audited_at_ms: int
     log_partition: int
@@ -93,7 +94,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeFrom:
-    """A source of the document. `sha256` is None if it is not a file: a published run has its run_id."""
+    """A source of the document. `sha256` is None if the source is not a file; a published run is named by its
+    run_id."""
 
     what: str
     path: str
@@ -139,7 +141,7 @@ class Incident:
 
 
 def causes_of(events: Sequence[Event]) -> list[Cause]:
-    """The causes of the losses and resets among some events, the latest first."""
+    """The causes of the losses and resets among `events`, the most recent cause first."""
     found: dict[tuple[str, ...], list[Event]] = {}
     for event in events:
         kinds = tuple(event.what.split(" or "))
@@ -162,7 +164,8 @@ def causes_of(events: Sequence[Event]) -> list[Cause]:
 
 
 def lost_offsets(events: Sequence[Event], held: Sequence[NextVerdict]) -> dict[tuple[str, int], int]:
-    """The last value of each offset that was deleted and is not there now, and what a reset replaced."""
+    """By topic and partition: the last value of each offset that was lost and does not exist now, and the value that a
+    reset replaced."""
     now = {(one.topic, one.partition) for one in held}
     found: dict[tuple[str, int], int] = {}
     for event in events:
@@ -174,7 +177,7 @@ def lost_offsets(events: Sequence[Event], held: Sequence[NextVerdict]) -> dict[t
 
 
 def steps_of(incident: Incident, *, before: str | None) -> list[Step]:
-    """What to do, from what the document says: so a masked one names nothing that it hides.
+    """The steps to take, made only from the document: so steps of a masked document name nothing that it hides.
 
     `before` is the `sexton restore` command for what was committed before the loss; None where there is none.
     """

@@ -1,6 +1,6 @@
-"""Makes the document of an incident from the story of a group and from whatever else the input has.
+"""Makes the document of an incident from the story of a group and from everything else in the input.
 
-Lag, transactions and replicas are in it where the input has evidence of them; `not_in_input` says where it has none.
+It has lag, transactions and replicas if the input has evidence of them; `not_in_input` says which evidence is missing.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ from sexton.tables import TABLES
 from sexton.views.coordinator_view import CoordinatorView
 
 MAX_EVIDENCE = 1_000
-"""The most records of evidence, the newest: a group may have lost a million offsets."""
+"""Maximum number of records of evidence, of which the newest are kept: a group may have lost a million offsets."""
 _REPLICAS = [field.name for field in fields(ReplicaRow) if field.name != "audited_at_ms"]
 _LAGS = [field.name for field in fields(LagRow)]
 
@@ -47,7 +47,7 @@ _LAGS = [field.name for field in fields(LagRow)]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
     """What is known of a group before anything else is read: its story, the logs of brokers, and the `files` that were
-    used, each with what it is. `read_by` is as in Incident."""
+    used, as (description, path). `read_by` is as in Incident."""
 
     group_id: str
     cluster_id: str
@@ -61,7 +61,7 @@ class GroupFacts:
 
 
 def from_log(facts: GroupFacts, view: CoordinatorView, source: LogSource, reader: StoryReader | None) -> Incident:
-    """The incident by a log: a broker's disk or an archive."""
+    """The incident from a log: a broker's disk or an archive."""
     fs, root = filesystem(source.uri)
     story, home, metadata = facts.story, facts.story.log_partition, None
     missing = {"replicas": "one broker's log has one replica: compare them with sexton replicas diff"}
@@ -89,7 +89,7 @@ def from_log(facts: GroupFacts, view: CoordinatorView, source: LogSource, reader
 
 
 def from_tables(facts: GroupFacts, lake: Lake, run: PublishedRun) -> Incident:
-    """The incident by published tables and the newest audits of replicas and lag."""
+    """The incident from published tables and the newest audits of replicas and lag."""
     differences = [
         ReplicaRow(audited_at_ms=at_ms, **{name: row[name] for name in _REPLICAS})
         for at_ms, row in _audited(facts, lake, run, "replica_differences", _REPLICAS)
@@ -108,13 +108,13 @@ def from_tables(facts: GroupFacts, lake: Lake, run: PublishedRun) -> Incident:
 
 
 def from_snapshots(facts: GroupFacts) -> Incident:
-    """The incident by admin snapshots, where the log is hidden."""
+    """The incident from admin snapshots, where the log is hidden."""
     why = "admin snapshots do not have it: the log is hidden"
     return _incident(facts, dict.fromkeys(("evidence", "lag", "transactions", "replicas", "config"), why), {})
 
 
 def _incident(facts: GroupFacts, missing: dict[str, str], records: Mapping[int, dict[str, Any]]) -> Incident:
-    """What every input has, from the story and the logs of brokers."""
+    """The incident with the sections that do not depend on the input, from the story and the logs of brokers."""
     story, local = facts.story, pafs.LocalFileSystem()
     story_fields = story.fields()
     evidence = [
@@ -163,7 +163,8 @@ def _places(events: Iterable[Event]) -> Iterable[tuple[int, int | None, str]]:
 
 
 def _lag(view: CoordinatorView, source: LogSource, facts: GroupFacts) -> list[LagRow] | None:
-    """The lag of what the group holds, at the instant of which the ends of logs are known; None if they are not."""
+    """The lag of the group's committed offsets, at the instant at which the ends of logs are known; None if no ends are
+    known."""
     home, group_id = facts.story.log_partition, facts.group_id
     if source.topics is None or home is None or home not in view.coordinator.shards:
         return None
@@ -195,7 +196,7 @@ def _lag(view: CoordinatorView, source: LogSource, facts: GroupFacts) -> list[La
 
 
 def _table(name: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]], *more: pa.Field) -> pa.Table:
-    """Rows as a table with some declared columns, and more."""
+    """`rows` as a table with the given columns of the declared table `name`, and the fields `more`."""
     schema = pa.schema([*(TABLES[name].column(column).field for column in columns), *more])
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
 
@@ -203,7 +204,7 @@ def _table(name: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]]
 def _audited(
     facts: GroupFacts, lake: Lake, run: PublishedRun, table: str, columns: Sequence[str]
 ) -> list[tuple[int, dict[str, Any]]]:
-    """The group's rows of the newest audit, each with its instant."""
+    """The group's rows of the newest audit, each as (instant of the audit, row)."""
     at_ms = newest_audit(lake, [table], run.key.cluster_id, until_ms=facts.as_of_ms)
     if at_ms is None:
         return []

@@ -1,8 +1,8 @@
-"""Names as pseudonyms: stable within one document, and with a salt that is not kept, so that nobody can look them up.
+"""Replaces names with pseudonyms: the same within one document. Nobody can look them up, since the salt is not kept.
 
-A field that holds a name is replaced as a whole. Sentences quote names, so every name that is known is replaced in all
-texts as well, whole words of it; a record's texts are replaced except Kafka's own words. It hides too much rather than
-too little: if a topic is called `committed`, sentences lose that word.
+Where a field is a name, its value is replaced. Sentences quote names, so every known name is also replaced in all texts
+where it is an entire word. All texts of a record are replaced except Kafka's own words. Masking hides too much rather
+than too little: if a topic is called `committed`, sentences lose that word.
 """
 
 import hashlib
@@ -26,17 +26,17 @@ _KINDS: Mapping[str, str] = {
     "metadata": "text",
     "line": "line",
 }
-"""Field -> the kind of name that it holds."""
+"""Field -> the kind of name in it."""
 _OWN_WORDS = frozenset({"name", "protocol_type", "protocol", "state", "server_assignor"})
 """Fields of a record with Kafka's words."""
 _QUOTED = re.compile(r"""(['"`]).*?\1|(?<!\S)\S*[/\\]\S*""")
-"""What a warning may say of others: quoted names, and paths."""
+"""Parts of a warning that may name something: quoted texts, and paths."""
 _HASH = "metadata_hash"
-"""A field of ConsumerGroupMetadata: a hash of topics' names without a salt."""
+"""A field of ConsumerGroupMetadata: an unsalted hash of names of topics."""
 _CODES = frozenset(
     {"operation", "what", "kind", "kinds", "causes", "candidates", "verdict", "reason", "api", "would_reset", "sha256"}
 )
-"""Fields that programs read: no names, and no sentences."""
+"""Fields that programs read: they have neither names nor sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class _Mask:
 
     def pseudonym(self, kind: str, name: str) -> str:
         if name not in self.names:
-            # Length first: no two of salt, kind and name run into another three.
+            # The length separates kind and name, so that different pairs never give the same bytes.
             digest = hashlib.sha256(self.salt + len(kind).to_bytes(2) + kind.encode() + name.encode("utf-8", "replace"))
             self.names[name] = f"{kind}-{digest.hexdigest()[:10]}"
         return self.names[name]
 
     def learn(self, value: object, field: str = "", *, is_record: bool = False) -> None:
-        """Make pseudonyms of all names in a value; of everything in a record but Kafka's words."""
+        """Make pseudonyms for all names in a value; in a record, for all texts except Kafka's own words."""
         if isinstance(value, Mapping):
             for name, inner in value.items():
                 self.learn(inner, name, is_record=is_record or name == "record")
@@ -90,7 +90,7 @@ class _Mask:
 def masked(incident: Incident, *, salt: bytes, more: Mapping[str, Iterable[str]]) -> Incident:
     """The incident with pseudonyms for the names of groups, topics, members, clients, principals, hosts and files.
 
-    `more` are names by kind that only sentences may have. Undecodable bytes are left out: they may be names.
+    `more` are names, by kind, that may occur in sentences only. Undecodable bytes are left out: they may be names.
     """
     mask = _Mask(salt, {})
     mask.pseudonym("group", incident.group_id)
@@ -107,7 +107,7 @@ def masked(incident: Incident, *, salt: bytes, more: Mapping[str, Iterable[str]]
         for cause in incident.causes
     ]
     warnings = [_QUOTED.sub("(hidden)", warning) for warning in incident.warnings]
-    # A name may stand before its partition (orders-0), not within another word.
+    # A name is also found before a partition (orders-0), but not within another word.
     longest = sorted(mask.names, key=len, reverse=True)
     words = re.compile(rf"(?<![\w.])(?<!\w-)(?:{'|'.join(map(re.escape, longest))})(?![\w.]*\w|-(?!\d))")
     found: Incident = mask.applied(replace(incident, events=events, causes=causes, warnings=warnings), words)

@@ -94,8 +94,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeFrom:
-    """A source of the document. `sha256` is None if the source is not a file; a published run is named by its
-    run_id."""
+    """A source of the document. `sha256` is None if the source is not a file; the `path` of a published
+    run is its run_id."""
 
     what: str
     path: str

@@ -36,7 +36,7 @@ NOT_DONE = "COORDINATOR_LOAD_IN_PROGRESS"
 
 
 class GroupError(NamedError, BrokerError):
-    """The coordinator refuses a whole request about a group, or about a transaction with its offsets."""
+    """The coordinator refuses an entire request about a group, or about a transaction with a group's offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,11 +30,12 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may write to an internal topic (KafkaApis.handleProduceRequest)."""
 ALL_REPLICAS = -1
 PRODUCE_BY_NAME = 12
-"""The last version with the topic's name: version 13 has its id."""
+"""The last version with the topic's name: version 13 has only the topic's id."""
 PRODUCE_TIMEOUT_MS = 15_000
 NO_PRODUCER = -1
 BASE_OFFSET_ZERO = bytes(8)
-"""The broker assigns offsets, and accepts no others from a client (UnifiedLog.analyzeAndValidateRecords)."""
+"""The base offset to send: the broker assigns offsets, and accepts no other base offset from a client
+(UnifiedLog.analyzeAndValidateRecords)."""
 
 
 def append_tombstones(
@@ -45,8 +46,8 @@ def append_tombstones(
     `batches` come from `coordinator.tombstones.encode_batches`, with rising base offsets, which the broker replaces.
     Their timestamps must not be ahead of the broker's clock by more than an hour. Raises Refused for anything but
     tombstones of offsets of this log partition, NotAllowed without WRITE on the topic, BrokerError when the broker
-    refuses a batch, Unsettled when a batch may have been appended. The messages of the last two give the number of
-    batches that were appended before that batch.
+    refuses a batch, Unsettled when a batch may have been appended. If the broker answered, the messages of the last two
+    give the number of batches that were appended before that batch.
     """
     framed = list(read_batches(batches))
     with connect(replace(config, client_id=ADMIN_CLIENT_ID)) as session:
@@ -92,7 +93,7 @@ def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: by
 def _offset_tombstones(
     framed: list[Batch | Damage | TornTail], *, log_partition: int, partition_count: int
 ) -> list[bytes]:
-    """The batches to send; Refused when one of them must not be sent."""
+    """The batches to send; Refused when a batch must not be sent."""
     place = f"log partition {log_partition}"
     if log_partition not in range(partition_count):
         raise Refused(f"there are {partition_count} log partitions", where=place)

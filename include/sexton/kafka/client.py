@@ -40,7 +40,7 @@ SPELLINGS = (
     ("key_password", "ssl_password", "ssl.key.password", ("ssl.key.password",)),
 )
 FIELDS = {name: own for own, _, _, names in SPELLINGS for name in names}
-# Handled by name: it sets no field.
+# Settings that are handled by name: they set no field.
 CHECKS_HOSTNAME = "ssl.endpoint.identification.algorithm"
 OTHERS = (JAAS, OAUTH_EXTENSIONS, "ssl.truststore.type", "ssl.keystore.type", CHECKS_HOSTNAME)
 # Fixed behaviour of this client: the only allowed values.
@@ -209,8 +209,8 @@ def _refuse_java_stores(plain: Mapping[str, str], where: object) -> None:
 
 
 def _quotable(name: str) -> str:
-    """The name of an unknown setting for a message; a name that does not look like one may be a line of a key and is
-    hidden."""
+    """The name of an unknown setting for a message; text that does not look like a name is hidden, because it may be a
+    line of a private key."""
     return name if re.fullmatch(r"[a-z]{1,20}([._][a-z0-9-]{1,20})+", name) else "a line without a setting's name"
 
 

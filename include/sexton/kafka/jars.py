@@ -107,7 +107,7 @@ def is_intact(path: Path, jar: Jar) -> bool:
 
 
 def _fetch(folder: Path, jars: Sequence[Jar]) -> None:
-    """Fetch `jars` side by side; each appears in `folder` whole and verified, or not at all."""
+    """Fetch `jars` in parallel; each appears in `folder` complete and verified, or not at all."""
     if not jars:
         return
     console = Console(stderr=True)  # a bar on a terminal, silence in a pipe
@@ -153,7 +153,7 @@ def _fetch_one(context: "MavenContext", jar: Jar, folder: Path) -> None:
 
 
 def maven(scratch: Path) -> "MavenContext":
-    """jgo's access to the repositories that the user's own settings name, else to its default one."""
+    """jgo's access to the repositories that the user's own settings name, else to jgo's default repository."""
     try:
         from jgo.config import GlobalSettings
         from jgo.constants import MAVEN_CENTRAL_URL, default_maven_repo

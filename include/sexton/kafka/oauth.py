@@ -32,7 +32,7 @@ DEADLINE_S = 10.0
 ATTEMPT_S = 5.0
 ANSWER_BYTES = 1024 * 1024
 LIFETIME_USED = 0.8
-"""The fraction of a token's lifetime after which the next one is fetched, as in Java's clients."""
+"""The fraction of a token's lifetime after which the next token is fetched, as in Java's clients."""
 MAX_LIFETIME_S = 86_400.0
 UNSTATED_LIFETIME_S = 60.0
 """Assumed lifetime without `expires_in`, because librdkafka needs an expiry."""

@@ -77,7 +77,7 @@ def may_read(session: ClusterSession, topic: str) -> bool:
 
 
 def missing_to_keep(session: ClusterSession, group_ids: Iterable[str], *, prefix: str) -> list[Acl]:
-    """The ACLs that this principal lacks to keep offsets of these groups alive (docs/keep.md); empty when it has all.
+    """The ACLs that this principal lacks to keep offsets of these groups alive (docs/keep.md); empty if it lacks none.
 
     `prefix` is the prefix of the transactional ids. No request changes anything: EndTxn for a transactional id that
     does not exist only checks the right to send it.
@@ -114,7 +114,7 @@ def _group_operations(session: ClusterSession, group_id: str) -> Collection[int]
 
 
 def seen_topics(session: ClusterSession) -> frozenset[str] | None:
-    """The topics that this principal may see; None when it sees every one."""
+    """The topics that this principal may see; None when it sees every topic."""
     if sees_all_topics(session):
         return None
     return frozenset(session.retrying(lambda: describe_cluster(session)).topics)

@@ -113,7 +113,7 @@ class ClusterSession:
         return answer
 
     def ask_admin(self, question: Question[K]) -> Answers[K]:
-        """The answers of confluent-kafka's AdminClient to a query, which calls one of its methods.
+        """The answers of confluent-kafka's AdminClient to `question`, which calls a method of that client.
 
         An answer may be a broker's KafkaError, which the caller handles. Raises TransientError when there is no answer
         in time, BrokerError when the brokers are too old for the query; waits for quotas as `call` does.

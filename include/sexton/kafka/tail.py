@@ -12,7 +12,7 @@ from sexton.kafka.topics import high_watermark
 from sexton.log.batch import BadRecord, Batch, read_batches, read_records
 
 INFLATED_BYTES = 256 * 1024 * 1024
-"""Limit of one batch's inflated bytes: a broker accepts a megabyte by default, and a hostile one must not fill the
+"""Limit of one batch's inflated bytes: a broker accepts a megabyte by default, and a hostile batch must not fill the
 memory."""
 
 
@@ -54,7 +54,7 @@ class TailReader:
     def read(self) -> bytes:
         """The raw batches since the last call up to the current high watermark; b"" when there are none.
 
-        Raises LogChangedError when the log is not the one read before (an election truncated it, the topic was
+        Raises LogChangedError when the log is not what was read before (an election truncated it, the topic was
         recreated, unread records were deleted), BrokerError when its leader cannot be reached for a minute. The next
         call then begins at the same position.
         """

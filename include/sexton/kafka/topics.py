@@ -122,7 +122,7 @@ def high_watermark(session: ClusterSession, name: str, partition: int, *, call: 
 def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """The end of a leader epoch in the log: for each given partition and epoch, (epoch, end log_offset) (KIP-320).
 
-    The epoch in the answer is the largest in the log up to the given one; (-1, -1) when the leader does not know it.
+    The epoch in the answer is the largest in the log up to the given one; (-1, -1) if there is none.
     Raises TransientError while a partition has no leader that answers.
     """
     place = session.config.bootstrap_servers

@@ -359,8 +359,8 @@ def _loses_at(oldest_ms: Int64s, settings: "_SettingColumns", *, is_at_end: Flag
     """The earliest instant at which retention by time can remove the first unread record; _NOT_KNOWN where it never
     can, or where that is not known. `oldest_ms` is the lower bound of M(offset); NO_LOW where the record is gone.
 
-    A broker removes whole segments, the oldest first, once a segment's newest record is older than the retention. The
-    record that sets M(offset) is in the first unread record's segment or in an older one.
+    A broker removes entire segments, the oldest first, once a segment's newest record is older than the retention. The
+    record that sets M(offset) is in the first unread record's segment or in an older segment.
     """
     retention_ms = settings.number(RETENTION)
     is_known = ~is_at_end & (oldest_ms != NO_LOW) & (retention_ms >= 0) & settings.contains(CLEANUP, "delete")

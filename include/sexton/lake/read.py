@@ -113,7 +113,7 @@ def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> Pu
 
 
 def _require_one_cluster(lake: Lake, clusters: Collection[str]) -> None:
-    """UsageError if the published tables have several clusters: the caller has not named one."""
+    """UsageError if the published tables have several clusters; called when the user named none."""
     if len(clusters) > 1:
         raise UsageError(
             f"the published tables hold several clusters: {', '.join(sorted(clusters))}",

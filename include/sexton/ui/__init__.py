@@ -5,7 +5,7 @@ app.py, access.py     the FastAPI application, and who may see what
 pages.py, api.py, plan_routes.py, what_if_routes.py, metrics.py
                       the routes: pages, JSON, Prometheus; parameters.py has what requests share
 group_queries.py, offset_queries.py, overview.py, story_queries.py, plan_queries.py, what_if_process.py
-                      the queries: plain dataclasses, no HTML; paging.py is a page of rows
+                      the queries: plain dataclasses, no HTML; paging.py returns a page of rows
 run_files.py          report.html and the Data Docs of a run, from its folder
 page_view.py, rendering.py, texts.py
                       the run and the links of a page, templates, texts in every language

@@ -1,9 +1,9 @@
-"""Access control by Airflow's login (cookie or bearer token) and its permissions on two DAGs of each cluster.
+"""Access control with Airflow's login (cookie or bearer token) and Airflow's permissions on two DAGs of each cluster.
 
-A viewer who may read the DAG that publishes a cluster's state may see that state; one who may read the DAG that applies
-plans may see plans and the ledger. A plugin's FastAPI app answers everybody by default, so one dependency of all routes
-(app.py) checks access and records the clusters that the viewer may see. Other clusters are treated as absent. Airflow
-is imported with the first request.
+A viewer who may read the DAG that publishes a cluster's state may see that state; a viewer who may read the DAG that
+applies plans may see plans and the ledger. A plugin's FastAPI app answers everybody by default, so one dependency of
+all routes (app.py) checks access and records the clusters that the viewer may see. Other clusters are treated as
+absent. Airflow is imported at the first request.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ NO_VIEWER = Viewer(may=lambda _dag_id: False, clusters=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """`may_read` is a dependency: 401 for an unknown caller, else what they may read. `clusters` are all clusters."""
+    """`may_read` is a dependency: what the caller may read; 401 for an unknown caller. `clusters` are all clusters."""
 
     may_read: Callable[..., MayRead]
     clusters: Sequence[Cluster]
@@ -69,7 +69,7 @@ def viewer_of(request: Request) -> Viewer:
 
 
 def airflow_access() -> Access:
-    """Access as Airflow's API checks it for reading these DAGs."""
+    """Access with the check that Airflow's API makes before it returns these DAGs."""
     from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 
     def may_read(request: Request, user: GetUserDep) -> MayRead:
@@ -89,9 +89,9 @@ def airflow_access() -> Access:
 
 
 def same_origin(request: Request) -> None:
-    """403 for a request that another site's page makes a browser send with the user's cookie.
+    """Raise 403 for a request that a page of another site makes a browser send with the user's cookie (CSRF).
 
-    GET changes no state here, and a client with a bearer token is not such a browser: both are allowed.
+    GET is allowed, because it changes no state here; a bearer token is, because no browser adds it unasked.
     """
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return

@@ -1,4 +1,4 @@
-"""The data of the pages as JSON: the same functions return it, and /api/openapi.json describes it.
+"""The data of the dashboard's pages as JSON, from the same queries. /api/openapi.json describes it.
 
 Instants are epoch milliseconds. Names are as in the log: escape them before showing them.
 """
@@ -23,20 +23,20 @@ MAX_TRANSACTIONS = 1_000
 
 @router.get("/openapi.json", include_in_schema=False)
 def openapi(request: Request) -> dict[str, Any]:
-    """This description."""
+    """The OpenAPI description of this API."""
     found: dict[str, Any] = request.app.openapi()
     return found
 
 
 @router.get("/runs")
 def get_runs(view: AnyView, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> list[dict[str, Any]]:
-    """Published runs of a cluster up to the instant, the newest first."""
+    """Published runs of a cluster up to `as_of`, the newest first."""
     return [run_json(run) for run in reversed(view.until_now[-limit:])] if view.run else []
 
 
 @router.get("/overview")
 def get_overview(view: AnyView) -> Overview:
-    """A cluster in numbers."""
+    """The figures of the overview page."""
     return overview(view.tables, view.chosen)
 
 
@@ -59,7 +59,7 @@ def get_group(
 
 @router.get("/group/story")
 def get_story(view: AnyView, group_id: GroupId, before: Instant | None = None) -> StoryPage:
-    """The history of a group up to the instant, the newest first; `before` takes the before_ms of the previous page."""
+    """The history of a group up to `as_of`, newest event first; for the next page, give before_ms as `before`."""
     return story(view.tables, view.until_now or [view.chosen], group_id, before_ms=before)
 
 
@@ -70,7 +70,7 @@ def get_series(
     topic: Search | None = None,
     partition: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
 ) -> Series:
-    """Committed offset, log end and lag from run to run; sums unless a partition is given."""
+    """Committed offset, log end and lag, run by run; sums over partitions unless one partition is given."""
     view.chosen  # noqa: B018  # NoCoverage while nothing is published
     return series(view.tables, view.until_now, group_id, topic=topic, partition=partition)
 
@@ -83,7 +83,7 @@ def get_offsets(view: AnyView, query: OffsetQueryParam) -> Page:
 
 @router.get("/lost")
 def get_lost(view: AnyView, days: Days = 30) -> LostOffsets:
-    """Offsets lost by day and cause up to the run, and the groups that lost most; null for days without a run."""
+    """Lost offsets counted by day and cause, up to the run, and the groups that lost most; null: a day without run."""
     return lost_offsets(view.tables, view.until_now, days=days)
 
 
@@ -101,7 +101,8 @@ def get_transactions(view: AnyView) -> list[dict[str, Any]]:
 
 @router.get("/replicas")
 def get_replicas(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> ReplicaAuditView | None:
-    """The newest audit of replicas: their state, and a page of what clients would read otherwise; null without any."""
+    """The newest audit of replicas: their state, and a page of what clients would read differently if another replica
+    led; null without an audit."""
     return replica_audit(view, page=page, size=size)
 
 
@@ -109,8 +110,8 @@ def get_replicas(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> 
 def get_transaction_audit(
     view: AnyView, page: PageNumber = 1, size: PageSize = ROWS, expiration_ms: Expiration = None
 ) -> TransactionAuditView | None:
-    """The newest audit of transactions: which hold offsets, whether they will end, and when ids expire; null without
-    any."""
+    """The newest audit of transactions: which of them hold offsets, whether they will end, and when transactional ids
+    expire; null without an audit."""
     return transaction_audit(view, page=page, size=size, expiration_ms=expiration_ms)
 
 

@@ -1,8 +1,8 @@
 """The FastAPI application: routes, access, security headers, and error responses.
 
-Access is a dependency of the whole application, so no route answers without it. Nothing is mounted, because a mount
-would bypass it. FastAPI's documentation pages load scripts from the internet and are off; /api/openapi.json is a route
-like any other.
+Access is a dependency of the whole application, so no route answers without it. Nothing is mounted, because that
+dependency does not apply to mounted applications. FastAPI's documentation pages are off, because they load scripts from
+the internet; /api/openapi.json is a route like any other.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,8 +37,8 @@ HEADERS = {
 def make_app(
     tables: PublishedTables, access: Access, *, body_limit_bytes: int | None = None, metrics_groups: int = 0
 ) -> FastAPI:
-    """The dashboard over tables, for whoever `access` lets in, with bodies of any size by default. Metrics have
-    series of single groups for `metrics_groups` of each owner."""
+    """The dashboard of `tables`, for the viewers that `access` admits; by default request bodies may have any size.
+    Metrics have series of their own for at most `metrics_groups` groups of each owner."""
     app = FastAPI(
         title="Sexton",
         version=__version__,
@@ -55,7 +55,7 @@ def make_app(
         app.include_router(router)
     for router in (plan_routes.api, plan_routes.pages):
         app.include_router(router, dependencies=[Depends(may_plan)])
-    if body_limit_bytes is not None:  # the innermost middleware: others would wrap its error in a group
+    if body_limit_bytes is not None:  # innermost: a middleware inside it would wrap its error in an ExceptionGroup
         app.add_middleware(BodyLimit, limit=body_limit_bytes)
     app.middleware("http")(_add_headers)
     app.add_exception_handler(SextonError, _sexton_error)
@@ -72,20 +72,20 @@ async def _add_headers(request: Request, call_next: Callable[[Request], Awaitabl
 
 
 async def _sexton_error(request: Request, error: Exception) -> Response:
-    """Sexton's errors: 404 if there is nothing, 400 for an invalid request, 503 for all else, which may pass."""
+    """The response to an error of Sexton: 404 if nothing is there, 400 for an invalid request, else 503 (try again)."""
     status = 404 if isinstance(error, NoCoverage | RunGone) else 400 if isinstance(error, UsageError) else 503
     return _error_response(request, status, str(error))
 
 
 async def _nothing_published(_request: Request, error: Exception) -> Response:
-    """Any page while nothing is published: links to what publishes."""
+    """The response to any page while nothing is published: links to the DAG that publishes."""
     assert isinstance(error, NothingPublished)
     return HTMLResponse(render(error.view, "nothing.html", page=error.view.path.strip("/").partition("/")[0]))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if error.status_code in (401, 403):  # as Airflow answers, for people and programs
+    if error.status_code in (401, 403):  # JSON for pages too, as Airflow answers
         return JSONResponse({"detail": error.detail}, status_code=error.status_code, headers=error.headers)
     response = _error_response(request, error.status_code, str(error.detail))
     response.headers.update(error.headers or {})

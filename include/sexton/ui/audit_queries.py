@@ -1,5 +1,5 @@
-"""The newest audits: of replicas, what each broker's copy of the log would serve if it led; of transactions, which hold
-offsets, whether they will end, and what another transactional.id.expiration.ms would do to transactional ids."""
+"""The newest audits. Of replicas: what each broker would serve from its replica if it led. Of transactions: which hold
+offsets, whether they will end, and how many ids another transactional.id.expiration.ms would remove."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ MAX_EXPIRATION_MS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionAuditView:
-    """An audit: the instant, a page of open transactions, the worst first, and their numbers by verdict.
+    """An audit of transactions: its instant, and a page of the open ones, the worst first; `verdicts` counts them all.
 
     `states` counts the transactional ids by state; `families` are the largest families of ids. `forecasts` are the
-    numbers of ids that expire: by the audit's expiration, and by the requested one.
+    numbers of ids that expire with the audit's transactional.id.expiration.ms, and with the requested one.
     """
 
     as_of_ms: int
@@ -37,9 +37,9 @@ class TransactionAuditView:
 def transaction_audit(
     view: PageView, *, page: int = 1, size: int = ROWS, expiration_ms: int | None = None
 ) -> TransactionAuditView | None:
-    """The newest audit of the view's cluster; if an earlier run is shown, the newest before that run. None without any.
+    """The newest audit of the cluster's transactions or None; if an earlier run is shown, none later than that run.
 
-    `expiration_ms` is another transactional.id.expiration.ms to compare.
+    `expiration_ms` is another transactional.id.expiration.ms, for a second forecast.
     """
     found = _newest(view, "transactions", "transactional_ids")
     if found is None:
@@ -65,7 +65,7 @@ def transaction_audit(
 
 
 def _forecasts(tables: PublishedTables, of_audit: str, instead_ms: int | None) -> list[IdForecast]:
-    """`sexton.transactions.ids.forecast` from the table: an id without expires_at_ms has an open transaction."""
+    """As `sexton.transactions.ids.forecast`, but from the table: expires_at_ms is NULL for open transactions."""
     (known,) = tables.rows(f"SELECT max(expires_at_ms - updated_at_ms) AS expiration_ms FROM {of_audit}")
     in_force_ms = known["expiration_ms"] or DEFAULT_EXPIRATION_MS
     return [_forecast(tables, of_audit, each) for each in (in_force_ms, *([instead_ms] if instead_ms else []))]
@@ -89,7 +89,7 @@ def _forecast(tables: PublishedTables, of_audit: str, expiration_ms: int) -> IdF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaAuditView:
-    """An audit: the instant, a row for each replica of each log partition, and a page of what differs.
+    """An audit of replicas: its instant, a row for each replica of each log partition, and a page of differences.
 
     `kinds` counts the differences by kind.
     """
@@ -101,7 +101,7 @@ class ReplicaAuditView:
 
 
 def replica_audit(view: PageView, *, page: int = 1, size: int = ROWS) -> ReplicaAuditView | None:
-    """The newest audit of the view's cluster; where an earlier run is shown, the newest before it. None without any."""
+    """The newest audit of the cluster's replicas or None; if an earlier run is shown, none later than that run."""
     found = _newest(view, "replica_state")
     if found is None:
         return None
@@ -124,9 +124,9 @@ def _counted(tables: PublishedTables, column: str, source: str) -> dict[str, int
 
 
 def _newest(view: PageView, *tables: str) -> tuple[int, str] | None:
-    """The instant of the newest audit of the view's cluster in its tables, and the SQL condition for its rows.
+    """The instant of the newest audit of the view's cluster in `tables`, and the SQL condition for the audit's rows.
 
-    If an earlier run is shown, the newest audit before it. An audit without findings has no rows, and does not count.
+    If an earlier run is shown, later audits are ignored. An audit without findings has no rows, so it is not found.
     """
     key = view.chosen.key
     of_cluster = f"cluster_id = {text(key.cluster_id)}"

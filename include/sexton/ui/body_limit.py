@@ -5,7 +5,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class BodyLimit:
-    """ASGI middleware that answers 413 to a body of more than `limit` bytes and reads no more of it than that."""
+    """ASGI middleware that answers 413 to a body of more than `limit` bytes, without reading the rest."""
 
     def __init__(self, app: ASGIApp, *, limit: int) -> None:
         self._app = app
@@ -19,7 +19,7 @@ class BodyLimit:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self._limit:
-                # A server that keeps the connection reads the rest. FastAPI lets this error through to its handler.
+                # To keep the connection, a server would read the rest. FastAPI passes this error to its handler.
                 raise HTTPException(413, f"the body is larger than {self._limit} bytes", {"Connection": "close"})
             return message
 

@@ -16,10 +16,10 @@ from sexton.ui.paging import Page, PageNumber, PageSize, Search, conditions, pag
 
 _PLURALS = {"orphan": "orphans", "left_topic": "left_topics"}
 _COUNTS = {_PLURALS.get(name, name): f"count(*) FILTER ({condition})" for name, condition in FINDINGS.items()}
-"""Counts of a group's committed offsets -> SQL over its rows of offset_verdicts."""
+"""Count of a group's committed offsets -> SQL over the group's rows of offset_verdicts."""
 ONLY = (*_COUNTS, "pending", "empty", "resets", "losing")
-"""Filters of the list: groups with such an offset; `empty` are groups without offsets, `losing` those that lose unread
-messages within LOSS_SPAN_MS."""
+"""Filters of the list: groups with at least one such offset; `empty`: groups without offsets; `losing`: groups that
+lose unread messages within LOSS_SPAN_MS."""
 _CONDITIONS: Mapping[str, str] = {
     **{name: f"{name} > 0" for name in ONLY},
     "pending": "pending_count > 0",
@@ -42,7 +42,7 @@ GROUP_FIELDS = (*_OWN, *_COUNTS, "next_expires_at_ms", "log_partition", *GROUP_L
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupQuery:
-    """A query of the list, as a request has it. `text` matches anywhere in a group id, in any case."""
+    """The query parameters of the list. `text` matches any part of a group id, ignoring case."""
 
     text: Annotated[Search, Query(alias="q", description="a part of the group id, in any case")] = ""
     group_type: Annotated[str, Query(alias="type", max_length=20)] = ""
@@ -63,8 +63,8 @@ class GroupQuery:
 
 
 def groups_of(tables: PublishedTables, run: PublishedRun) -> str:
-    """The SQL name of a table in memory: a row for each group and log partition, with its offsets counted, and its lag
-    by an audit, which may come after the run. Log partitions whose load fails have none.
+    """The SQL name of a table in memory: a row for each group and log partition, with counts of the group's offsets,
+    and its lag if an audit has measured it, perhaps after the run. Log partitions whose load fails have no rows.
 
     100,000 groups with two million offsets take some 0.3 s and 15 MB once; a page of them then takes 10 ms.
     """
@@ -113,8 +113,8 @@ def find_groups(tables: PublishedTables, run: PublishedRun, query: GroupQuery) -
 class GroupDetail:
     """A group: its row of `groups`, members, and offsets with verdicts, by topic and partition.
 
-    `lag` is the topic's log end minus the committed offset; NULL if no log end was recorded. `longest` are the figures
-    of GROUP_LAG, None where no audit measured the lag in time.
+    `lag` is the partition's log end minus the committed offset; NULL if no log end was recorded. `longest` has the
+    columns of GROUP_LAG; None if no audit measured the lag in time.
     """
 
     group: Mapping[str, Any]
@@ -125,8 +125,8 @@ class GroupDetail:
     longest: Mapping[str, Any] | None
     topics: list[str]
     is_held: bool
-    """Whether a coordinator has the group in memory: loads of its log partition succeed. Else these are the decoded
-    rows."""
+    """Whether a coordinator has the group in memory: the load of its log partition succeeds. If not, the fields are the
+    rows that were decoded."""
 
 
 def group_detail(
@@ -136,7 +136,7 @@ def group_detail(
     found = tables.rows(f"SELECT * FROM {tables.of_run(run, 'groups')} WHERE group_id = ?", group_id)
     if not found:
         return None
-    # A row group holds one log partition or two: with the partition in the condition, DuckDB reads no other.
+    # A Parquet row group has rows of at most two log partitions: given log_partition, DuckDB skips the others.
     home = ", ".join(str(row["log_partition"]) for row in found)
     mine = f"group_id = ? AND log_partition IN ({home})"
     joined = f"""(

@@ -19,23 +19,23 @@ GROUP_LAG = {
     "resets": "count(would_reset)",
     "loses_at_ms": "min(loses_at_ms)",
 }
-"""The lag of a group is that of its latest offset -> SQL over its rows of time_lag."""
+"""Column of a group -> SQL over the group's rows of time_lag. A group's lag is the longest of its offsets."""
 
 
 def lag_of(tables: PublishedTables, *runs: PublishedRun) -> str:
-    """SQL for the lag of the offsets of runs of one cluster."""
+    """SQL for the rows of time_lag of `runs`, which are of one cluster."""
     return tables.at_instants("time_lag", runs[0].key.cluster_id, [run.key.as_of_ms for run in runs])
 
 
 def is_audited(tables: PublishedTables, run: PublishedRun) -> bool:
-    """Whether a run has measured lag. A data file has at least one row."""
+    """Whether an audit measured the lag of a run. If the table has a file for the run, that file has a row."""
     return lag_of(tables, run) != no_rows("time_lag")
 
 
 def newest_lag(tables: PublishedTables, runs: Sequence[PublishedRun]) -> str | None:
-    """SQL for the lag of the offsets of the newest audited run, of the last RUNS_BACK of one cluster; None without any.
+    """SQL for the rows of time_lag of the newest audited run among the last RUNS_BACK; None if none is audited.
 
-    `runs` are oldest first.
+    `runs` are of one cluster, oldest first.
     """
     source = lag_of(tables, *runs[-RUNS_BACK:])
     if source == no_rows("time_lag"):

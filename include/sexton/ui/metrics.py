@@ -1,8 +1,9 @@
 """Metrics of each cluster's newest published run, in Prometheus' text format. No label has a topic's name.
 
 The number of time series depends on the types, states and reasons that Kafka and Sexton define, never on clients. The
-setting `metrics_groups` adds series of single groups, at most so many for each owner that the policy names. The first
-scrape after a run measures it. Metrics are timestamps instead of ages: Prometheus subtracts.
+setting `metrics_groups` adds series of single groups: at most that number of groups for each owner in the policy. The
+first scrape after a run is published computes its figures. Timestamps are exported instead of ages, which Prometheus
+computes from them.
 """
 
 import threading
@@ -37,7 +38,7 @@ VERDICTS = TABLES["transactions"].column("verdict").allowed
 RESETS = TABLES["time_lag"].column("would_reset").allowed
 LAG_SECONDS = (60, 600, 3_600, 21_600, 86_400)
 Sample = tuple[str, tuple[str, ...], float]
-"""A metric of a cluster without prefix, its labels but cluster_id in the order of _OF_CLUSTERS, and the value."""
+"""A metric of a cluster without prefix, its labels except cluster_id in the order of _OF_CLUSTERS, and its value."""
 _OF_GROUP = ("owner", "group_id")
 _OF_CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "cluster_info": ("Always 1; the cluster's name in the settings.", "cluster"),
@@ -149,7 +150,7 @@ _OF_INTERVALS: Mapping[str, Figures] = {
         ("commits_per_second",): "coalesce(sum(commits_per_second), 0)",
     },
 }
-"""Figures of runs with an interval whose evidence shows each event."""
+"""Figures of the interval of a run, only for runs whose evidence shows each event."""
 _OF_LAG: Figures = {
     ("lag_as_of_timestamp_seconds",): "max(as_of_ms) / 1000",
     ("lag_max_seconds",): "coalesce(max(lag_min_ms), 0) / 1000",
@@ -176,7 +177,7 @@ class Metrics:
     def text(self, viewer: Viewer) -> bytes:
         """The metrics that a viewer may see, in Prometheus' text format."""
         runs = [run for run in self._tables.runs() if viewer.cluster_of(run.key.cluster_id) is not None]
-        newest = {run.key.cluster_id: run for run in runs}  # the oldest comes first
+        newest = {run.key.cluster_id: run for run in runs}  # runs are oldest first, so the newest remains
         published = Counter(run.key.cluster_id for run in runs)
         names = {cluster.cluster_id: cluster.name or "" for cluster in viewer.clusters if cluster.cluster_id}
         families = {name: GaugeMetricFamily(name, help_, labels=labels) for name, (help_, labels) in GAUGES.items()}
@@ -191,7 +192,7 @@ class Metrics:
         return generate_latest(_Families(families.values()))
 
     def _of(self, runs: Sequence[PublishedRun]) -> Iterator[Sample]:
-        """The figures of a cluster with these runs: each kind is measured again only if what it depends on is newer."""
+        """The figures of the cluster of `runs`; each kind is measured again only if its input has changed."""
         tables, run, most = self._tables, runs[-1], self._groups_per_owner
         key, audits = run.key, "".join(map(tables.current, ("transactions", "transactional_ids")))
         yield from self._once("run", key.cluster_id, key.run_id, lambda: _run_samples(tables, run))
@@ -296,7 +297,7 @@ def _by(tables: PublishedTables, name: str, source: str, labels: str, value: str
 
 
 def _kept(tables: PublishedTables, verdicts: str) -> Iterator[Sample]:
-    """What each hold keeps alive; a hold is a name of the policy, and there are few."""
+    """What each hold keeps alive, labelled with the hold's name in the policy: there are few."""
     found = tables.rows(
         f"""SELECT policy_rule, {", ".join(f"count(*) FILTER (keep_status = '{one}') AS {one}" for one in KEPT)},
             count(client_commit_timestamp_ms) AS by_commit, count(client_state_timestamp_ms) AS by_join,
@@ -315,7 +316,7 @@ def _kept(tables: PublishedTables, verdicts: str) -> Iterator[Sample]:
 
 
 class _Families(list[GaugeMetricFamily]):
-    """What prometheus_client writes: a Collector."""
+    """Metric families as the Collector that prometheus_client expects."""
 
     def collect(self) -> list[GaugeMetricFamily]:
         return self

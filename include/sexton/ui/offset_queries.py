@@ -23,7 +23,7 @@ FINDINGS: Mapping[str, str] = {
     "beyond_log_end": "beyond_log_end",
     "pinned": "pinned_by_producer_id IS NOT NULL",
 }
-"""What may be found about an offset -> SQL over its row of offset_verdicts."""
+"""Finding about an offset -> SQL condition on the offset's row of offset_verdicts."""
 _ORDERS: Mapping[str, str] = {
     "group_id": "group_id, topic, partition",
     "topic": "topic, partition, group_id",
@@ -42,7 +42,7 @@ _COMMIT = ("committed_offset", "commit_timestamp_ms", "commit_after_ms", "commit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetQuery:
-    """A query of the list, as a request has it. `group` and `topic` match anywhere in the names, in any case."""
+    """The query parameters of the list. `group` and `topic` match any part of the names, ignoring case."""
 
     group: Annotated[Search, Query(description="a part of the group id, in any case")] = ""
     topic: Annotated[Search, Query(description="a part of the topic's name, in any case")] = ""
@@ -83,9 +83,9 @@ def find_offsets(tables: PublishedTables, run: PublishedRun, query: OffsetQuery)
 
 
 def _add(tables: PublishedTables, rows: Rows, columns: Sequence[str], source: str, key: Sequence[str]) -> None:
-    """Add columns of `source` to a page's rows, by `key`; None where it has no such row.
+    """Add columns of `source` to a page's rows, joined by `key`; None where `source` has no row with that key.
 
-    The condition names groups, and log partitions where the key has them, so few row groups are read.
+    The condition names groups, and log partitions if the key has them, so that few Parquet row groups are read.
     """
     named = {name: sorted({row[name] for row in rows}) for name in ("group_id", "log_partition") if name in key}
     where = " AND ".join(f"{name} IN ({marks(values)})" for name, values in named.items())

@@ -25,8 +25,8 @@ SHOWN = 12
 class Overview:
     """The figures of the first page; rows are dicts as in the tables, those with problems first.
 
-    `horizons` are the offsets that expire within each of HORIZON_HOURS after as_of. `bins` are the offsets that
-    expire in each span of `bin_ms` after as_of, and `later` those after the last one.
+    `horizons` counts the offsets that expire within each of HORIZON_HOURS after as_of. `bins` counts the offsets that
+    expire in each span of `bin_ms` after as_of, and `later` those that expire after the last span.
     """
 
     group_count: int
@@ -141,7 +141,7 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
 
 
 def log_partitions(tables: PublishedTables, run: PublishedRun) -> Rows:
-    """Rows of load_profile: first a load or a sweep that fails, then the slowest loads."""
+    """Rows of load_profile: first failing loads, then failing sweeps, undecodable records, and the slowest loads."""
     return tables.rows(
         f"""SELECT * FROM {tables.of_run(run, "load_profile")}
             ORDER BY NOT load_would_fail, sweep_blocked_by IS NULL, undecodable = 0, predicted_load_ms DESC NULLS LAST,
@@ -168,7 +168,7 @@ def transactions(tables: PublishedTables, run: PublishedRun, *, limit: int) -> R
 
 
 def _kinds(tables: PublishedTables, run: PublishedRun) -> str:
-    """A table in memory: offsets by verdict, rule and the hours until they expire; -1 without an expiry time."""
+    """A table in memory: numbers of offsets by verdict, rule, and hours until expiry (-1: due already, or never)."""
     far = max(HORIZON_HOURS[-1], BINS * _bin_hours(int(run.row["retention_ms"])))
     hours = f"least(greatest((broker_expires_at_ms - {run.key.as_of_ms}) // {HOUR_MS}, 0), {far})"
     return tables.computed_table(

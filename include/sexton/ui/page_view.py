@@ -17,7 +17,7 @@ PREFIX = "/sexton"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageView:
-    """The run of a request, among the published runs that its viewer may see; None while nothing is published."""
+    """The context of a request: the published `runs` that its viewer may see, and the chosen `run` (None: no runs)."""
 
     tables: PublishedTables
     viewer: Viewer
@@ -59,12 +59,12 @@ class PageView:
 
     @property
     def own_runs(self) -> list[PublishedRun]:
-        """Runs of the same cluster, oldest first."""
+        """Runs of the chosen run's cluster, oldest first."""
         return of_cluster(self.runs, self.run.key.cluster_id) if self.run else []
 
     @property
     def until_now(self) -> list[PublishedRun]:
-        """The runs of the same cluster up to the chosen one: a page shows nothing later."""
+        """The runs of the same cluster up to the chosen run: a page shows nothing later."""
         return [run for run in self.own_runs if run.key.as_of_ms <= self.chosen.key.as_of_ms]
 
     @property
@@ -72,7 +72,7 @@ class PageView:
         return self.run is None or self.own_runs[-1].key == self.run.key
 
     def neighbour(self, step: int) -> PublishedRun | None:
-        """The run before (-1) or after (+1) this one."""
+        """The run before (-1) or after (+1) the chosen run; None if there is none."""
         runs = self.own_runs
         number = runs.index(self.chosen) + step
         return runs[number] if 0 <= number < len(runs) else None

@@ -19,7 +19,7 @@ PageSize = Annotated[int, Query(ge=1, le=MAX_ROWS)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows from `first` on, of `total`."""
+    """A page of rows: up to `size` of the `total` rows, from number `first` on."""
 
     rows: Rows
     total: int
@@ -37,7 +37,7 @@ class Page:
 
 
 def conditions(given: Mapping[str, str], *others: str) -> tuple[str, list[str]]:
-    """SQL of the conditions whose value is not empty and of the others, and these values."""
+    """SQL of the `given` conditions whose value is not empty, together with `others`; and the values of the former."""
     asked = {condition: value for condition, value in given.items() if value}
     return " AND ".join(["true", *asked, *others]), list(asked.values())
 
@@ -53,7 +53,7 @@ def page_of(
     size: int,
     max_pages: int | None = None,
 ) -> Page:
-    """Page `page` of the rows of `source` (SQL after FROM, with its WHERE); the last page if there are fewer.
+    """Page `page` of the rows of `source` (SQL after FROM, with its WHERE); the last page if there are fewer pages.
 
     `order` has to be total, so that no row is on two pages.
     """

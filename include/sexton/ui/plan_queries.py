@@ -1,7 +1,7 @@
 """Plans, how each differs from the previous one, and the ledger of what was applied and restored.
 
 A plan's description comes from its plan.json in the archive, its rows from the published table `tombstones`. A page
-only says whether plan.json is the one that its run published; whoever applies a plan verifies every file
+only shows whether plan.json is the file that the plan's run published; every file is verified before a plan is applied
 (`plans.read_plan`).
 """
 
@@ -18,7 +18,7 @@ from sexton.ui.paging import Page, page_of
 
 PLANS_A_PAGE = 50
 DIFFERENCES = 100
-"""Rows of each side of a difference that a page shows."""
+"""A page shows at most this many `added` and this many `removed` rows."""
 _MAX_BYTES = 16 * 1024 * 1024
 _KEY = ("log_partition", "record_type", "group_id", "topic", "partition", "member_id", "regular_expression")
 _OPEN = "open"
@@ -40,10 +40,10 @@ class PlanLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDetail(PlanLine):
-    """A plan: `record` is its plan.json, or None with the `problem` that kept it from being read.
+    """A plan: `record` is its plan.json, `kept_sha256` the hash of that file; `problem` is why it could not be read.
 
-    `before` is the plan of the previous run. `added` are rows that it does not have, `removed` rows that only it has;
-    None without a previous run.
+    `before` is the id of the plan of the last earlier run with another plan. `added` are rows that only this plan has,
+    `removed` rows that only the earlier plan has; None without an earlier run.
     """
 
     record: Mapping[str, Any] | None
@@ -56,7 +56,7 @@ class PlanDetail(PlanLine):
 
 
 def status_of(tombstones: int, outcomes: Mapping[str, int]) -> str:
-    """empty, made (never applied), tried (nothing was done), partly, or applied (nothing is left to do)."""
+    """A plan's status: empty, made (never applied), tried (nothing was done), partly, or applied (nothing is left)."""
     if not tombstones or not outcomes:
         return "made" if tombstones else "empty"
     left = sum(items for outcome, items in outcomes.items() if outcome in _LEFT)
@@ -168,7 +168,7 @@ def _outcomes(tables: PublishedTables, plan_ids: Sequence[str]) -> dict[str, dic
 
 
 def _missing_in(tables: PublishedTables, others: str, rows: str) -> Page:
-    """The rows of one plan whose records another plan does not have."""
+    """A page of those `rows` of a plan whose records the rows `others` of another plan do not have."""
     same = " AND ".join(f"a.{column} IS NOT DISTINCT FROM b.{column}" for column in _KEY)
     return page_of(
         tables,

@@ -1,4 +1,4 @@
-"""The Airflow plugin: a menu entry, the dashboard, which is created with its first request, and field formats.
+"""The Airflow plugin: a menu entry, the dashboard, which is created at its first request, and field formats.
 
 The API server validates the fields of trigger forms and parses no DAG file, so their formats are registered here.
 Airflow imports its plugins in every process, also in each task. So this module imports almost nothing but Airflow's
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX = "/sexton"
-"""The value of page_view.py, which is too heavy to import here."""
+"""The same as PREFIX in page_view.py, which takes too long to import here."""
 
 
 class LazyApplication:
-    """An ASGI application that is created with its first request."""
+    """An ASGI application that is created at its first request."""
 
     def __init__(self, make: "Callable[[], ASGIApp]") -> None:
         self._make = make
@@ -31,7 +31,7 @@ class LazyApplication:
         self._made: ASGIApp | None = None
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        # In a thread: importing takes a second or two, and the server has others to answer meanwhile.
+        # In a thread: importing takes a second or two, and the server answers other requests meanwhile.
         application = self._made
         if application is None:
             application = await asyncio.to_thread(self._application)

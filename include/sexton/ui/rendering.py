@@ -1,4 +1,4 @@
-"""Pages as HTML: the report's environment (everything escaped, names spelled out) with templates of this package."""
+"""Pages as HTML: the report's environment (all is escaped, invisible letters are spelled out), templates from here."""
 
 import hashlib
 import json
@@ -71,7 +71,7 @@ def expiry_plot(found: Overview, as_of_ms: int, texts: Texts) -> TimelinePlot:
 
 
 def lost_plot(found: LostOffsets, texts: Texts) -> TimelinePlot:
-    """A bar for each day, of the causes of what was lost in it."""
+    """A stacked bar for each day: the offsets lost on it, by cause."""
 
     def part(row: Mapping[str, Any], kind: str) -> tuple[str, int, str]:
         title = texts("lost.bar", day=row["day"], cause=texts.code("lost_cause", kind), offsets=count(row[kind]))
@@ -91,7 +91,7 @@ def lost_plot(found: LostOffsets, texts: Texts) -> TimelinePlot:
 
 
 def iso(at_ms: int | None) -> str:
-    """Epoch milliseconds in ISO 8601 for the browser; empty beyond its calendar."""
+    """Epoch milliseconds in ISO 8601 for the browser; empty for None, and beyond the year 9999."""
     try:
         return "" if at_ms is None else (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds")
     except OverflowError:

@@ -3,8 +3,8 @@
 The run is named by its DAG, which decides who may read it, and its run id, which names its folder. A file of the Data
 Docs must be in that folder's listing: no path is built from a URL.
 
-The pages quote names that clients of a cluster choose, and Great Expectations renders some of them: RUN_PAGE forbids
-them all to run a script, send a form or load anything from elsewhere.
+The pages quote names that clients of a cluster choose, and Great Expectations renders some of the pages. RUN_PAGE
+forbids every page to run a script, send a form or load anything from elsewhere.
 """
 
 from typing import Annotated
@@ -32,7 +32,7 @@ KINDS = {
     "html": "text/html; charset=utf-8", "css": "text/css", "js": "text/javascript", "png": "image/png",
     "svg": "image/svg+xml", "ico": "image/x-icon", "woff2": "font/woff2", "otf": "font/otf",
 }  # fmt: skip
-"""Media type by file suffix; other files are bytes."""
+"""Media type by file suffix; other files are application/octet-stream."""
 
 
 def folder_of(request: Request, dag_id: str, run_id: str) -> Folder:
@@ -53,7 +53,7 @@ def show_report(folder: RunFolder) -> Response:
 @router.get("/data-docs/", response_class=HTMLResponse)
 @router.get("/data-docs/index.html", response_class=HTMLResponse)
 def list_data_docs(request: Request, folder: RunFolder, run_id: str) -> str:
-    """The results by suite, instead of the site's own list, which needs a script."""
+    """Links to the results of each suite, in place of the Data Docs' own index, which needs a script."""
     names = [name for name in folder.sub(DATA_DOCS).files() if name.startswith(RESULTS) and name.endswith(".html")]
     if not names:
         raise HTTPException(status_code=404, detail="this run has no Data Docs")

@@ -1,7 +1,7 @@
 """A group over time, from published runs: its history, and its committed offsets and lag from run to run.
 
-Runs describe instants: commits between two of them are not counted, and a state between two runs is not seen. Every
-disappearance and its cause is in offset_changes, also for instants whose runs have expired.
+A run describes one instant: commits and states between two runs are not seen. offset_changes has every disappearance
+of an offset and its cause, also for instants whose runs have expired.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,20 +17,21 @@ from sexton.tables.change_causes import DISAPPEARANCES
 from sexton.ui.lag_queries import GROUP_LAG, lag_of
 
 POINTS = 24
-"""Points of a plot; the files of a run are opened for each."""
+"""At most this many points in a plot: each opens the files of a run."""
 RUNS_A_PAGE = 48
 """Runs that one page of a history covers."""
 FILES_READ = 500
-"""The most files of `offset_changes` that a page of more than one run reads; each instant has one or more."""
+"""A page of more than one run reads at most this many files of `offset_changes`. Each instant has at least one file."""
 PARTITIONS_SHOWN = 6
-"""Partitions that an event names; the others are only counted."""
+"""An event names this many partitions; further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryEvent:
     """An event in the history of a group. `kind` is appeared, became, vanished, or a kind of offset_changes.
 
-    A change has `count` rows, the first of them in `offsets`; a state has its row of `groups` in `group`.
+    A kind of offset_changes has its number of rows in `count` and the first of them in `offsets`; the other kinds have
+    the group's row of `groups` in `group` (None: vanished).
     """
 
     at_ms: int
@@ -45,9 +46,9 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryPage:
-    """Events from new to old, of `runs` runs and of expired runs between them; the last page has everything older.
+    """Events, newest first: those of `runs` published runs since `since_ms`, and those of expired runs in that range.
 
-    `before_ms` is where the next, older page starts; None on the last page.
+    The last page also has all older events. `before_ms` is the argument for the next, older page; None on the last.
     """
 
     events: list[StoryEvent]
@@ -59,10 +60,10 @@ class StoryPage:
 def story(
     tables: PublishedTables, runs: Sequence[PublishedRun], group_id: str, *, before_ms: int | None = None
 ) -> StoryPage:
-    """One page of a group's story: what its last RUNS_A_PAGE runs up to `before_ms` saw (None: up to the newest).
+    """A page of a group's history: the events of the last RUNS_A_PAGE runs up to `before_ms` (None: the newest run).
 
-    `runs` are the cluster's runs up to the instant shown, oldest first, at least one. Expired runs between them
-    count too.
+    `runs` are the cluster's runs up to the instant shown, oldest first, at least one. The page has fewer runs if they
+    need more than FILES_READ files. Events of expired runs in the page's range are included.
     """
     newest_ms = runs[-1].key.as_of_ms
     until_ms = newest_ms if before_ms is None else min(before_ms, newest_ms)
@@ -114,8 +115,8 @@ def _changed(rows: Rows) -> StoryEvent:
 class Series:
     """A value for each of `at_ms`; None if the run has no such offset or recorded no log end.
 
-    The values are those of one partition, or sums over `offset_count` partitions of a topic or group; the lag in time
-    is that of the latest of these, None for runs that no audit measured.
+    The values are those of one partition, or sums over the `offset_count` partitions of a topic or group. The lag in
+    time, lag_min_ms to lag_max_ms, is the longest of these partitions; None for runs whose lag no audit measured.
     """
 
     at_ms: list[int]
@@ -142,7 +143,7 @@ def series(
         f"SELECT DISTINCT log_partition FROM {tables.of_runs(chosen, 'groups')} WHERE group_id = ?", group_id
     )
     where = " AND ".join(asked)
-    # With the partition in the condition, DuckDB reads one row group of each run.
+    # With log_partition in the condition, DuckDB reads one Parquet row group of each run.
     at_home = f"{where} AND log_partition IN ({', '.join(str(row['log_partition']) for row in homes) or -1})"
     rows = tables.rows(
         f"""WITH chosen(at_ms) AS (VALUES {", ".join(f"({run.key.as_of_ms})" for run in chosen)}),
@@ -173,7 +174,7 @@ def _spread(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
 
 
 def runs_with_checks(tables: PublishedTables, runs: Sequence[PublishedRun]) -> Rows:
-    """Rows of `runs`, the newest first, each with its `checked` and `failed` expectations, and `rows` of each table."""
+    """Rows of `runs`, newest first, with the numbers of `checked` and `failed` expectations, and of `rows` by table."""
     if not runs:
         return []
     counted = {

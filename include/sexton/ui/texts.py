@@ -29,7 +29,7 @@ class Texts:
         return self.known[key].format(**values) if values else self.known[key]
 
     def some(self, key: str, number: int, **values: object) -> str:
-        """A text with `number`; for 1, the text of the key with `.one`."""
+        """The text of `key` with `number` filled in; if that is 1, the text of `<key>.one`."""
         return self(f"{key}.one" if number == 1 else key, number=count(number), **values)
 
     def code(self, kind: str, value: str | None) -> str:

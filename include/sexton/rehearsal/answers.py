@@ -33,7 +33,7 @@ MEANINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAnswers:
-    """What a release answers about a group: `error` to OffsetFetch, `described` to the describe request."""
+    """What a release answers about a group: `error` is OffsetFetch's, `described` the error of the describe request."""
 
     error: str
     group_type: str | None
@@ -42,28 +42,28 @@ class GroupAnswers:
     generation: int | None
     described: str
     is_misplaced: bool
-    """Whether it lies in a log partition to which no client is routed."""
+    """Whether the group is only in log partitions to which its clients are not routed."""
     members: tuple[tuple[str, tuple[str, ...] | None], ...]
-    """Member ids with what they are assigned."""
+    """Member ids, each with the member's assignment."""
     offsets: Mapping[tuple[str, int], tuple[int, int | None, str]]
     """Committed offset, leader epoch and metadata by topic and partition."""
 
     @property
     def text(self) -> str:
-        """In a cell: type and state, or the error that it is answered."""
+        """The answer in a table's cell: type and state, or the error of OffsetFetch."""
         if self.error != Error.NONE.name:
             return self.error
         return "-" if self.group_type is None else f"{self.group_type} {self.state}"
 
     def fields(self) -> dict[str, Any]:
-        """For JSON, without members and offsets, which are counted."""
+        """The fields for JSON, with the numbers of members and offsets in place of these lists."""
         shown = asdict(self)
         return {**shown, "members": len(self.members), "offsets": len(self.offsets)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetChange:
-    """An offset whose answer or expiry differs between the releases, with the values of both."""
+    """An offset whose answer or expiry differs between the releases, with both values; `what` is the kind of change."""
 
     topic: str
     partition: int
@@ -74,7 +74,7 @@ class OffsetChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A group about which the releases differ; `kinds` are keys of MEANINGS."""
+    """A group about which the releases answer differently; `kinds` are keys of MEANINGS."""
 
     group_id: str
     log_partition: int
@@ -91,7 +91,7 @@ class GroupChange:
 def changes_between(
     logs: list[LogOf], before: Coordinator, after: Coordinator, *, retention_ms: Mapping[str, int], now_ms: int
 ) -> list[GroupChange]:
-    """The groups about which two brokers that lead the same log answer otherwise; `retention_ms` by profile."""
+    """The groups about which two brokers that lead the same log answer differently; `retention_ms` is by profile."""
     holders: dict[str, list[int]] = {}
     for log in logs:
         for group_id in groups_in(log, before.profile, after.profile):
@@ -117,7 +117,7 @@ def changes_between(
 
 
 def groups_in(log: LogOf, *profiles: Profile) -> tuple[str, ...]:
-    """The groups of a log partition that any of some releases finds there."""
+    """The groups in a log partition that at least one of the releases loads."""
     loads = [log.load(one) for one in profiles]
     return tuple(
         sorted({group_id for one in loads for group_id in (*one.groups.by_id, *(key[0] for key in one.offsets))})
@@ -185,7 +185,7 @@ def _offset_changes(before: GroupAnswers, after: GroupAnswers) -> Iterator[Offse
 
 
 _Expiries = Mapping[tuple[str, int], tuple[str, int | None, bool]]
-"""Reason, instant and whether it is due, by topic and partition."""
+"""By topic and partition: the reason, the instant, and whether the offset is due."""
 
 
 def _expiries(logs: list[LogOf], profile: Profile, retention_ms: int, now_ms: int) -> dict[str, dict[Any, Any]]:

@@ -1,9 +1,9 @@
-"""Loads that fail under a release: now, once the log is cleaned, or only if it is cleaned during a load.
+"""Loads that fail with a release: now, once the log is cleaned, or possibly if it is cleaned during a load.
 
-What a cleaner leaves at rest is the last record of each key below some log offset, then the raw rest; each such state
-is loaded as a whole. A load that runs while the cleaner replaces segments reads a raw beginning and a cleaned
-continuation, which no directory at rest has (KAFKA-19862, KAFKA-21117): there each group is replayed alone, with every
-place at which the load may have met the cleaner.
+A cleaning leaves the last record of each key below some log offset, and every record from there on. A load that runs
+while the cleaner replaces segments may read the first segments as they were and the following ones cleaned, a sequence
+that is never on disk at one time (KAFKA-19862, KAFKA-21117). Both cases are tried group by group, the second one for
+each record at which the load may have begun to read cleaned segments.
 """
 
 import re
@@ -39,16 +39,16 @@ ANSWERS = {
     "never_ends": "COORDINATOR_LOAD_IN_PROGRESS for ever",
 }
 _MAX_REPLAYED = 500_000
-"""Records replayed for a group and a state of its log: of a long history not every place is tried at which a load may
-meet the cleaner."""
+"""At most this many records are replayed for a group and a stage: in a long history, only every n-th record is tried as
+the first one that a load reads from a cleaned segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """A load of a log partition that fails: the record, the message, and the answer that clients then get.
 
-    `is_rolled`: a cleaning can only cause it once the active segment has been rolled. `ends_with_cleaning`: the load
-    succeeds once the log is cleaned. `also_from`: the other release of the rehearsal has the same fault.
+    `is_rolled`: the load only fails after the present active segment has been rolled and cleaned. `ends_with_cleaning`:
+    the load succeeds once the log is cleaned. `also_from`: the old release has the same fault, or a worse one.
     """
 
     log_partition: int
@@ -66,12 +66,13 @@ class Fault:
 
 
 def faults_of(log: LogOf, profile: Profile, groups: tuple[str, ...] = ()) -> list[Fault]:
-    """The faults of one log partition under a release, each group once at a time; `groups` are those that lie there.
+    """The faults of one log partition with a release: that of its load now, else at most one for each group.
 
-    What cannot be decoded fails now or never; only records about groups depend on those before them.
+    `groups` are the groups in the log partition. A record that cannot be decoded fails the load now or never: cleaning
+    does not change it. Only the records of groups depend on earlier records.
     """
     loaded = log.load(profile)
-    if loaded.load_failure is not None:  # what else would fail, nobody sees before it is mended
+    if loaded.load_failure is not None:  # further faults show only after this one is repaired
         place, message = _parted(loaded.load_failure)
         if loaded.endless is not None:
             place = loaded.endless.log_offset
@@ -79,7 +80,7 @@ def faults_of(log: LogOf, profile: Profile, groups: tuple[str, ...] = ()) -> lis
         record = None if place is None else log.records.get(place)
         now = _fault(log, profile, NOW, record, message, groups)
         return [replace(now, log_offset=place, answer=loaded.load_outcome, ends_with_cleaning=is_loaded_later)]
-    if profile.offsets_hold_groups:  # no record there depends on one before it
+    if profile.offsets_hold_groups:  # then no record depends on an earlier one
         return []
     found = [fault for group_id, records in by_group(log) for fault in _of_group(log, profile, records, groups)]
     return sorted(found, key=lambda one: (one.when, one.log_offset or 0))
@@ -102,10 +103,10 @@ def _fault(
 
 
 def _of_group(log: LogOf, profile: Profile, records: Sequence[Record], groups: tuple[str, ...]) -> Iterator[Fault]:
-    """The first fault of a group on what the cleaner leaves; else the first that a load may meet while it cleans."""
+    """The first fault of a group after a cleaning; without one, the first possible if a cleaning runs during a load."""
     history = [(one, decoding.decode(one, base_offset=one.log_offset, profile=profile)) for one in records]
     own = {one.log_offset for one in records}
-    stages = {log.gone(stage) & own: stage for stage in reversed(log.stages)}  # of equal ones the first
+    stages = {log.gone(stage) & own: stage for stage in reversed(log.stages)}  # the first of equal ones
     for gone, stage in reversed(stages.items()):
         if (failure := _replay(history, profile, raw_below=0, gone=gone)) is not None:
             yield replace(_fault(log, profile, AFTER_CLEANING, *failure, groups), is_rolled=stage.is_rolled)
@@ -124,7 +125,7 @@ def _parted(failure: str) -> tuple[int | None, str]:
 
 
 def _issue(message: str, profile: Profile) -> str | None:
-    """Kafka's issue number of a fault, where it has one."""
+    """The Kafka issue or KIP of a fault; None if none is known."""
     if "is not a consumer group" in message or message.startswith("Consumer group "):
         return "KAFKA-17306" if profile.early_consumer_groups else "KAFKA-21117"
     if "is not a streams group" in message:
@@ -143,9 +144,10 @@ def _replay(
     raw_below: int,
     gone: Set[int],
 ) -> tuple[Record, str] | None:
-    """The first record of a group on which a load throws that reads a cleaned log from `raw_below` on.
+    """The first record of a group on which a load throws, and the message; None if it does not throw.
 
-    Of a group that fails only after the last record (Groups.loading_failures) it is that one.
+    The load reads every record below log_offset `raw_below`, and from there on those that are not `gone`. If it throws
+    only after the last record (Groups.loading_failures), that record is returned.
     """
     groups = profiles.new_groups(profile)
     for record, found in history:
@@ -160,6 +162,6 @@ def _replay(
         except TransitionError as error:
             return record, str(error)
         except LogError:
-            return None  # so it is now, whatever is cleaned
+            return None  # cannot be decoded: not caused by cleaning
     failures = groups.loading_failures()
     return (history[-1][0], failures[0]) if failures else None

@@ -1,8 +1,8 @@
-"""Feature levels in a metadata log that a release refuses as it starts, whether they were lowered again or not.
+"""Feature levels in a metadata log with which a release does not start, even if they were lowered again.
 
-A KRaft broker applies every FeatureLevelRecord of `__cluster_metadata` that its newest snapshot does not stand for, and
-ends at the first that it does not support (FeatureControlManager.replay). Levels are those that a release supports in
-production (Feature, MetadataVersion of its sources).
+A KRaft broker loads the newest snapshot of `__cluster_metadata`, applies every later FeatureLevelRecord, and exits at
+the first level that it does not support (FeatureControlManager.replay). The supported levels here are a release's
+production levels (Feature and MetadataVersion in its sources).
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ _SINCE: dict[str, tuple[tuple[Release, int], ...]] = {
     "share.version": (((4, 1), 1),),
     "streams.version": (((4, 2), 1),),
 }
-"""The highest level of each feature, by the release that brought it; 0 before."""
+"""Feature -> (release, highest level from that release on); 0 in earlier releases."""
 _LEAST_METADATA_VERSION = 7
-"""The lowest level since 4.0: 3.3-IV3."""
+"""The lowest metadata.version that releases from 4.0 on support: 3.3-IV3."""
 GROUP_VERSION = "group.version"
 
 
@@ -38,20 +38,20 @@ class RefusedLevel:
 
 
 def metadata_of(roots: list[str], as_of_ms: int | None) -> MetadataLog | None:
-    """The metadata log of a broker's log directories; None where there is none, or it cannot be read."""
+    """The metadata log of a broker's log directories; None if they have none that can be read."""
     for root in roots:
         fs, path = filesystem(root)
         try:
             found = read_metadata_log(fs, path, as_of_ms=as_of_ms, cap_bytes=settings().inflated_cap_bytes)
         except LogError:
-            continue  # said by the input's warnings
+            continue  # the warnings of the input report it
         if found is not None:
             return found
     return None
 
 
 def refused_levels(log: MetadataLog, profile: Profile) -> list[RefusedLevel]:
-    """What a broker of the release refuses in the metadata log."""
+    """The levels in the metadata log with which a broker of the release does not start."""
     found = []
     for name, levels in sorted(log.levels.items()):
         lowest, highest = _supported(name, profile.release)

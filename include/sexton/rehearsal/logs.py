@@ -23,29 +23,29 @@ from sexton.views.log_parts import LogParts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A state in which a load may find the log partition: cleaned `below`, its tombstones removed or not yet."""
+    """A log partition after a cleaning below log_offset `below`, without tombstones below `without_tombstones`."""
 
     below: int
     without_tombstones: int = 0
     is_rolled: bool = False
-    """Whether what is the active segment now has to be closed first."""
+    """Whether the present active segment has to be rolled before that cleaning."""
 
 
 @dataclass(kw_only=True)
 class LogOf:
-    """A log partition in bytes, read up to an instant."""
+    """A log partition: the bytes of its segments, read up to an instant."""
 
     number: int
     chunks: list[bytes]
     active_from: int
-    """Where the active segment begins, which no cleaner touches."""
+    """The base offset of the active segment, which the cleaner never touches; 0 if it is not known."""
     parts: LogParts
     _loads: dict[str, Loaded] = field(default_factory=dict)
-    """Loads of the log as it is, by profile."""
+    """Loads of the log partition as it is, by profile."""
     _gone: dict[Stage, frozenset[int]] = field(default_factory=dict)
 
     def load(self, profile: Profile, stage: Stage | None = None, *, stops_at_failure: bool = False) -> Loaded:
-        """The load by a release, of the log as it is or at a stage."""
+        """The result of a load by a release, as the log partition is, or at a stage."""
         is_kept = stage is None and not stops_at_failure
         if is_kept and profile.text in self._loads:
             return self._loads[profile.text]
@@ -67,7 +67,7 @@ class LogOf:
 
     @cached_property
     def stages(self) -> list[Stage]:
-        """The next cleaning, with tombstones and without; then the same once the active segment is closed."""
+        """What a cleaning leaves, with or without tombstones: the next, or one after the active segment is rolled."""
         end = self.cleanable.end
         limits = {self.active_from: False, end: True} if 0 < self.active_from < end else {end: True}
         found = [
@@ -99,7 +99,7 @@ def read_logs(source: LogSource, *, as_of_ms: int | None, taken_at_ms: int) -> l
 
 
 def coordinator_of(logs: list[LogOf], profile: Profile, *, here: frozenset[int], count: int | None) -> Coordinator:
-    """One broker of a release that leads all log partitions that are here."""
+    """A broker of a release that leads the log partitions `here`; those that are not in `logs` are empty."""
     shards: dict[int, CoordinatorShard] = {
         number: shard_after_load(EmptyView(), "loaded", profile=profile) for number in sorted(here)
     }
@@ -111,7 +111,7 @@ def coordinator_of(logs: list[LogOf], profile: Profile, *, here: frozenset[int],
 
 
 def decoded(record: Record) -> dict[str, Any]:
-    """A record as the newest release reads it, for people: type, key, version and value; raw what it cannot read."""
+    """A record as the newest release reads it: type, key, version and value; hexadecimal where it cannot be decoded."""
     shown: dict[str, Any] = {"log_offset": record.log_offset, "timestamp_ms": record.timestamp_ms}
     number = int.from_bytes((record.key or b"")[:2], signed=True)
     shown |= {"record_type": number, "name": RECORD_TYPES[number].name if number in RECORD_TYPES else None}
@@ -130,7 +130,7 @@ def decoded(record: Record) -> dict[str, Any]:
 
 
 def group_of(record: Record | None) -> str | None:
-    """The group that a record is about; None where its key cannot be read."""
+    """The group that a record is about; None if its key cannot be decoded."""
     try:
         return None if record is None or record.key is None else decode_key(record.key)[1].group_id
     except LogError:
@@ -138,7 +138,7 @@ def group_of(record: Record | None) -> str | None:
 
 
 def _plain(value: dict[str, Any]) -> Any:
-    """The fields as JSON has them."""
+    """The fields with the types of JSON."""
     return json.loads(json.dumps(value, default=_text))
 
 
@@ -147,7 +147,7 @@ def _text(value: bytes | UUID) -> str | None:
 
 
 def by_group(log: LogOf) -> Iterator[tuple[str, list[Record]]]:
-    """The records of each group that has any of a new type, in order."""
+    """The records, in log order, of each group with at least one record of a type above 2 (KIP-848 and later)."""
     modern = {group_of(one) for one in log.cleanable.records if int.from_bytes((one.key or b"")[:2], signed=True) > 2}
     found: dict[str, list[Record]] = {}
     for record in log.cleanable.records if modern else ():

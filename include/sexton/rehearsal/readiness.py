@@ -1,7 +1,7 @@
-"""Which classic groups can become consumer groups of KIP-848 under a release, and which field prevents it.
+"""Which classic groups can become consumer groups of KIP-848 with a release, and which field prevents it.
 
 Follows GroupMetadataManager.validateOnlineUpgrade, convertToConsumerGroup and ConsumerGroup.fromClassicGroup of 4.3. An
-Empty group always converts, when its first member comes: its record gets a tombstone, its offsets stay.
+Empty group always converts when its first consumer-protocol member joins: its record is deleted, its offsets stay.
 """
 
 import struct
@@ -19,7 +19,7 @@ _UPGRADES = ("bidirectional", "upgrade")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """Whether a classic group converts, and the field that prevents it; `members` are those with that field."""
+    """Whether a classic group converts, and the field or setting that prevents it; `members` are those concerned."""
 
     group_id: str
     log_partition: int
@@ -31,7 +31,7 @@ class Readiness:
 
 
 def readiness(logs: list[LogOf], profile: Profile, settings: Mapping[str, str]) -> list[Readiness]:
-    """The classic groups under a release; none where it has no consumer groups. `settings` are the broker's."""
+    """Each classic group's readiness; empty for a release without consumer groups. `settings` are the broker's."""
     if not profile.reads(3):
         return []
     found = []
@@ -53,7 +53,7 @@ def readiness(logs: list[LogOf], profile: Profile, settings: Mapping[str, str]) 
 def _obstacle(
     group: ClassicGroup, profile: Profile, settings: Mapping[str, str]
 ) -> tuple[str | None, str, tuple[str, ...]]:
-    """The field that keeps a group from converting, None where nothing does; the reason; the members that have it."""
+    """(the field or setting that prevents a group's conversion, or None; the reason; the members concerned)."""
     if group.is_empty:
         return None, "Empty: converts with its first member, its offsets stay", ()
     policy = settings.get(MIGRATION_POLICY, "disabled" if profile.early_consumer_groups else _UPGRADES[0]).lower()
@@ -93,9 +93,9 @@ def _can_parse(subscription: bytes) -> bool:
 
 
 def has_user_data(assignment: bytes) -> bool | None:
-    """Whether a ConsumerProtocolAssignment has userData; None for one that cannot be parsed.
+    """Whether a ConsumerProtocolAssignment has userData; None if it cannot be parsed.
 
-    A member that never synced has no bytes at all, which is accepted.
+    A member that has never synced has an empty assignment, which has no userData.
     """
     if not assignment:
         return False

@@ -1,4 +1,4 @@
-"""A rehearsal: a log under the rules of the release that wrote it and of another one, there and back."""
+"""A rehearsal: a log loaded by the rules of the release that wrote it and of another release, and the way back."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -47,7 +47,7 @@ class Loads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The version in which each release writes a kind of value, and the highest that the old release reads."""
+    """The version in which each release writes a kind of value, and the highest version that the old release reads."""
 
     what: str
     before: int | None
@@ -57,7 +57,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What a rehearsal found."""
+    """What a rehearsal found. `before` is the old release, which runs now; `after` is the new one."""
 
     where: str
     before: Profile
@@ -82,7 +82,7 @@ class Rehearsal:
 
     @property
     def reasons(self) -> list[str]:
-        """Why it is not safe, in sentences; none where it is."""
+        """Why the new release is not safe, in sentences; empty if it is safe."""
         also = f", as by {self.before.text}"
         found = [
             f"log partition {one.log_partition}: {SENTENCES[one.when]}{also * one.also_from}: {one.message}"
@@ -116,7 +116,7 @@ class Rehearsal:
         return 0 if self.verdict == SAFE else DataQualityFailure.exit_code
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The rehearsal as a JSON document."""
         return {
             "verdict": self.verdict,
             "verdict_text": VERDICTS[self.verdict],
@@ -162,7 +162,7 @@ def _side(profile: Profile) -> dict[str, Any]:
 
 
 def profile_named(text: str, where: str) -> Profile:
-    """The profile of a release such as 4.3.1, or of a profile's name; UsageError for neither."""
+    """The profile of a release such as 4.3.1, or of a profile's name; UsageError if `text` is neither."""
     try:
         return profile_of(text) if text.partition(":")[0] in NAMES else of_broker(text)
     except UsageError as error:
@@ -178,7 +178,7 @@ def rehearse(
     taken_at_ms: int,
     retention_minutes: int | None = None,
 ) -> Rehearsal:
-    """Rehearse what the release `new` does with a log; without `old` its release is the one that the log proves."""
+    """Rehearse what the release `new` does with a log. Without `old` the old release is the one that the log proves."""
     parts = LogParts(source, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
     choice = None if old is not None else parts.choose(AUTO)
     old = old or parts.profile
@@ -231,7 +231,7 @@ def rehearse(
 
 
 def _covers(old: Fault, new: Fault) -> bool:
-    """Whether a fault of the old release is no better than one of the new release."""
+    """Whether a fault of the old release is the same as one of the new release, or worse."""
     if old.log_partition != new.log_partition:
         return False
     return old.when == NOW or (old.group_id == new.group_id and new.when in (old.when, DURING_CLEANING))
@@ -268,7 +268,7 @@ def _writes(old: Profile, new: Profile) -> list[Written]:
 
 
 def _without_group_version(logs: list[LogOf], new: Profile) -> Iterator[str]:
-    """What follows from a group.version of 0 in the metadata log."""
+    """Warnings about a group.version of 0 in the metadata log."""
     yield (
         f"{GROUP_VERSION} is 0 in the metadata log: consumers with group.protocol=consumer are refused until "
         f"`kafka-features.sh upgrade --feature {GROUP_VERSION}=1`"
@@ -280,7 +280,7 @@ def _without_group_version(logs: list[LogOf], new: Profile) -> Iterator[str]:
 
 
 def _unreadable(log: LogOf, old: Profile, new: Profile) -> int:
-    """How many places there are at which bytes end the load of either release."""
+    """The number of places at which bytes end the loads of both releases."""
     places = [
         {(row.base_offset, row.log_offset) for row in log.load(one).undecodable if row.fails_load} for one in (old, new)
     ]

@@ -1,7 +1,7 @@
-"""The way back: what the new release has written or will write that the old one cannot read, and its answers then.
+"""The way back: what the new release writes that the old one cannot read, and what the old one then answers.
 
-Offset values are written at the coordinator's own version, whatever metadata.version is: those of version 4, from 4.1
-on, end the load of 3.4.0 and before (KIP-915), so that one commit is enough.
+A coordinator writes offset values in its own version, whatever metadata.version is. From 4.1 on that is version 4, at
+which a load by 3.4.0 or earlier ends (KIP-915): after one commit there is no way back to these releases.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ SKIPPED = "passed over with a warning: its groups become Classic and Empty with 
 class UnreadableRecords:
     """A kind of record that the old release cannot read, and when it appears; `is_there`: the log already has it.
 
-    `fails_load`: it ends the load; otherwise it is skipped. `is_newer`: bytes that only a newer release writes, not a
-    fault of the old release itself.
+    `fails_load`: it ends the load; otherwise it is skipped. `is_newer`: only a newer release writes such bytes; false
+    for a fault that the old release has with records of its own.
     """
 
     what: str
@@ -37,7 +37,7 @@ class UnreadableRecords:
 
     @property
     def is_unavoidable(self) -> bool:
-        """Whether ordinary work writes it, so that there is no way back soon after the upgrade."""
+        """Whether normal operation writes such records, so that there is soon no way back after the upgrade."""
         return self.fails_load and self.is_newer and (self.is_there or self.comes_with in (NEXT_COMMIT, NEXT_REBALANCE))
 
 
@@ -70,7 +70,7 @@ def kinds_to_come(old: Profile, new: Profile) -> list[UnreadableRecords]:
 
 
 def way_back(logs: list[LogOf], old: Profile, new: Profile, faults: list[Fault]) -> Iterator[UnreadableRecords]:
-    """For each log partition the first record there that the old release cannot read, else the first kind to come.
+    """For each log partition: the first record that the old release cannot read; without one, the first kind to come.
 
     `faults` are those of the old release.
     """

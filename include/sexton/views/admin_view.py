@@ -51,7 +51,7 @@ class _SnapshotParts:
 
     def shard(self, log_partition: int) -> CoordinatorShard:
         own = {name: rows.filter(pc.equal(rows["log_partition"], log_partition)) for name, rows in self._tables.items()}
-        # The order in which offsets lie in the log is not known: what is in flight comes after all of them.
+        # The order of these offsets in the log is not known: commits in flight come after all of them.
         nowhere = pa.repeat(pa.scalar(0, pa.int64()), own["committed_offsets"].num_rows)
         own["committed_offsets"] = own["committed_offsets"].append_column("log_offset", nowhere)
         unstable = own["committed_offsets"].filter(pc.fill_null(own["committed_offsets"]["is_unstable"], False))

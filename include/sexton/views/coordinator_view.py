@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a view of a run needs no rules of expiry, nor what they loa
     from sexton.job_params import ReplayRequest
 
 AUTO = "auto"
-"""The requested profile that stands for the proven one: of the log or the archive, or a run's own."""
+"""As the requested profile: the one that the log or the archive proves, or that the run used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,13 @@ class LoadedPartition:
     undecodable: int = 0
     """Records, batches or byte ranges that could not be decoded."""
     out_of_order: int = 0
-    """The number of these batches whose base offset contradicts their neighbours."""
+    """Batches among these whose base offset contradicts the batches around them."""
     is_covered: bool = True
-    """False if there are bytes, but none from before the requested instant."""
+    """False if the log partition has bytes, but no record from before the requested instant."""
     next_log_offset: int = 0
     """Where the next batch would be appended."""
     sweep_block: Callable[[int, int], "SweepBlock | None"] = lambda _retention_ms, _now_ms: None
-    """What makes its sweep fail, by retention and instant (`coordinator.expiry.sweep_block`)."""
+    """What makes its sweep fail, for a retention and an instant (`coordinator.expiry.sweep_block`)."""
     open_transactions: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     """Rows of the table open_transactions."""
     max_timestamp_ms: int = -1
@@ -189,7 +189,7 @@ class CoordinatorView:
 
 
 def missing_text(missing: Collection[int]) -> list[str]:
-    """A warning where log partitions are missing."""
+    """A list with one warning about the missing log partitions; empty if none is missing."""
     return [f"log partitions not here: {ranges_text(missing)}"] if missing else []
 
 

@@ -28,7 +28,7 @@ from sexton.views.coordinator_view import CoordinatorView
 from sexton.views.run_view import table_of_run
 
 _Clients = tuple[int | None, int | None]
-"""CLIENT_MS of an offset."""
+"""An offset's values of the columns CLIENT_MS."""
 _NO_CLIENTS: _Clients = (None, None)
 
 
@@ -60,7 +60,7 @@ class _LoadedGroup:
         self, verdicts: Mapping[tuple[str, int], Mapping[str, Any]], clients: Mapping[tuple[str, int], _Clients]
     ) -> JudgedGroup:
         """The group with its offsets; `verdicts` has the other fields of OffsetInput by topic and partition. `clients`
-        has what clients did where Sexton's own records hide it."""
+        has the times of clients' own commits and joins where newer records of Sexton hide them."""
         group, offsets = self.group, self.held.offsets(self.group.group_id)
         pending = self.held.pending(group.group_id)
         commits_ms = {key: clients.get(key, _NO_CLIENTS)[0] or one.commit_timestamp_ms for key, one in offsets.items()}
@@ -117,7 +117,7 @@ def judged_in_log(
 ) -> JudgedGroup | None:
     """A group of a log or an archive, with verdicts at `now_ms`; None if there is no such group.
 
-    Without `retention_minutes`, the broker's retention from the archive counts, else the default of the release.
+    Without `retention_minutes`, the retention that the archive recorded applies, else the default of the release.
     """
     found = _find(view, group_id)
     group = None if found is None else _group_of(view, source, found.log_partition, group_id, now_ms=now_ms)
@@ -150,7 +150,7 @@ def judged_in_log(
 def _clients_in_log(
     source: LogSource, group: LoadedGroup, offsets: Mapping[tuple[str, int], StoredOffset]
 ) -> dict[tuple[str, int], _Clients]:
-    """What clients did where records of `sexton keep` hide it, by the ledger of the archive."""
+    """The times of clients' own commits and joins that `sexton keep` hides, from the ledger in the archive."""
     if not source.is_archive:
         return {}
     steps = keep_steps(*filesystem(source.uri), source.cluster_id)
@@ -162,7 +162,7 @@ def _clients_in_log(
 
 
 def _base_ms(base_ms: int | None, committed_ms: int, clients: _Clients) -> int | None:
-    """The base without Sexton's own records (verdicts.keeping.base_of_clients)."""
+    """The base timestamp without Sexton's own records (verdicts.keeping.base_of_clients)."""
     if base_ms is None:
         return None
     client_ms = clients[0] if base_ms == committed_ms else clients[1]

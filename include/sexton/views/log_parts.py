@@ -1,7 +1,7 @@
-"""Log partitions read from segments: small ones by the plain replay, large ones by the kernels; both answer alike.
+"""Log partitions read from segments: small ones by the plain replay, large ones by the kernels, with the same results.
 
-The kernels take some seconds to load and then read ten million records a second; the plain replay starts at once and
-reads fifty thousand a second.
+The kernels take some seconds to load and then read ten million records a second; the plain replay starts immediately
+and reads fifty thousand a second.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +39,7 @@ _HEAD_BYTES = 64 << 10
 
 
 class LogParts:
-    """The log partitions of `source` at an instant, read by `profile` or by the result of `choose`."""
+    """The log partitions of `source` at an instant, read by the rules of `profile` or of what `choose` returns."""
 
     def __init__(self, source: LogSource, *, profile: Profile = NEWEST, as_of_ms: int | None, taken_at_ms: int) -> None:
         self.profile = profile
@@ -69,7 +69,7 @@ class LogParts:
         return shard_after_load(held, part.load_outcome, profile=self.profile)
 
     def group_ids_at_head(self, log_partition: int, *, limit: int) -> set[str]:
-        """Up to `limit` groups of offset records, from the start of the log partition."""
+        """The ids of up to `limit` groups that have offset records at the start of the log partition."""
         found: set[str] = set()
         for segment in self._segments(log_partition)[:1]:
             for record in self._data_records(self._bytes(segment, _HEAD_BYTES).tobytes()):
@@ -84,7 +84,7 @@ class LogParts:
         return found
 
     def batches_at_heads(self, log_partition: int) -> Iterator[Batch]:
-        """The batches at the head of the last segment and of the first."""
+        """The batches at the start of the last segment, then at the start of the first."""
         segments = self._segments(log_partition)
         for segment in dict.fromkeys((*segments[-1:], *segments[:1])):
             data = self._bytes(segment, _HEAD_BYTES).tobytes()
@@ -124,7 +124,7 @@ class LogParts:
         return (self._bytes(segment).tobytes() for segment in self._segments(log_partition))
 
     def load(self, chunks: Iterable[bytes], *, profile: Profile | None = None, **how: Any) -> Loaded:
-        """`coordinator.loading.load` of a log partition of this source; by default as its profile does."""
+        """The result of `coordinator.loading.load` for a log partition of this source; by default with its profile."""
         return load(
             chunks,
             cap_bytes=self.cap_bytes,
@@ -172,7 +172,7 @@ class LogParts:
 
         fold = self.fold(log_partition)
         if any(row.reason == OUT_OF_ORDER_BATCH for _, row in fold.undecodable):
-            return self._plain_part(log_partition)  # slow, but the kernels have no state that goes back
+            return self._plain_part(log_partition)  # slow, but the kernels cannot replay batches out of order
         endless = endless_load_of(self._source, log_partition, fold)
         tables = finish(fold, log_partition=log_partition, partition_count=None, endless=endless)
         (profile,) = tables["load_profile"].to_pylist()
@@ -204,7 +204,7 @@ class LogParts:
         return self._source.segments.get(log_partition, [])
 
     def _bytes(self, segment: Segment, most_bytes: int = WHOLE_LOG) -> npt.NDArray[np.uint8]:
-        """At most `most_bytes` of a segment: mapped in an archive, else read."""
+        """Up to `most_bytes` bytes of a segment: mapped in an archive, else read."""
         return slice_bytes(self._fs, segment, min(segment.stop_byte, most_bytes))
 
 

@@ -2,7 +2,7 @@
 
 The whole log is not read for this. A batch of the newest record format excludes the profiles of old formats, and one
 record of a new type proves a profile, so the heads of the first and last segment of each log partition almost always
-decide. A log with only old formats is folded as a whole.
+suffice. A log with only old formats is folded completely.
 """
 
 from collections import Counter

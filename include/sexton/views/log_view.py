@@ -38,7 +38,7 @@ def view_of_log(request: ReplayRequest) -> CoordinatorView:
 
 
 def _group_ids(source: LogSource, parts: LogParts, shards: LazyShards) -> dict[int, Collection[str]]:
-    """Groups at the head of each log partition; in a log with few groups all groups."""
+    """Ids of groups at the start of each log partition; if these are few, of all groups."""
     if not source.segments:  # nothing was written before that instant
         return {}
     limit = max(4, 4 * _ENOUGH_GROUPS // len(source.segments))

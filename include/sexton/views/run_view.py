@@ -98,7 +98,7 @@ class RunParts:
 
 
 def table_of_run(folder: RunFolder, name: str, log_partition: int) -> pa.Table:
-    """A table of one log partition; UsageError if the run has none."""
+    """A run's table for one log partition; UsageError if the run does not have that file."""
     try:
         return folder.read_table(name, log_partition)
     except OSError:

@@ -1,7 +1,7 @@
 """Counts of a run, small enough to read, mail and keep: summary.json, which the reports show.
 
 summarize.py      counts a run folder into a Summary (summary.py); verdict_counts.py, arrow_counts.py: parts of it
-audit_counts.py   the newest audits in the lake, as run.json and thus the summary names them
+audit_counts.py   counts of the newest audits in the lake, for run.json and the summary
 
 pyarrow is imported when something is counted, so that --help is quick.
 """

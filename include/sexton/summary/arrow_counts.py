@@ -11,13 +11,13 @@ TOP = 20
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows as Python objects. Only this function makes them, and only for few rows."""
+    """The rows of a small table as Python objects. Only this function converts rows, and only few."""
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
 def counts_by(table: pa.Table, column: str) -> dict[str, int]:
-    """Value -> rows, the most frequent first."""
+    """Value -> number of rows, the most frequent value first."""
     rows = rows_of(table.group_by(column).aggregate([([], "count_all")]))
     return most_frequent_first({row[column]: row["count_all"] for row in rows})
 

@@ -1,8 +1,8 @@
 """The newest audits in the lake, counted for the summary of a run and for `/metrics`.
 
 A run reads one log. It cannot show what other replicas of the log would serve (audit_replicas compares them), who owns
-its open transactions (audit_transactions), or how late its groups are in time (audit_lag, which follows the run that it
-describes).
+its open transactions (audit_transactions), or the lag of its groups in time (audit_lag, which starts after the run that
+it describes).
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from sexton.runs.folder import LagCounts, ReplicaCounts, TransactionCounts
 from sexton.summary.arrow_counts import most_frequent_first
 
 LOSS_SPAN_MS = DAY_MS
-"""Messages lost within this span after a run count as about to be lost."""
+"""An offset that loses unread messages within this span after a run counts as losing."""
 
 # An audit later than the run is ignored, so that a later attempt of the run has the same counts.
 
@@ -61,7 +61,7 @@ def newest_transactions(lake: Lake, cluster_id: str, *, until_ms: int | None) ->
 
 
 def newest_lag(lake: Lake, run: RunKey) -> LagCounts | None:
-    """Counts of the audit of lag for the newest audited run of the cluster before this one; None without one."""
+    """Counts of the audit of lag for the cluster's newest audited run before `run`; None without one."""
     columns = ["group_id", "lag_min_ms", "would_reset", "loses_at_ms"]
     found = newest_audit_of_a_run(lake, "time_lag", run.cluster_id, columns, before_ms=run.as_of_ms)
     if found is None:

@@ -133,7 +133,7 @@ def summarize(root: Folder | Path | str) -> Summary:
 
 
 def _one_of_each(copies: pa.Table) -> pa.Table:
-    """One row per group: the copy in its own log partition, else the copy in the lowest one."""
+    """One row per group: from the log partition that its id hashes to, else from the lowest one that has it."""
     names = copies["group_id"].cast(pa.string())
     if pc.count_distinct(names).as_py() == copies.num_rows:
         return copies
@@ -154,7 +154,7 @@ class _Tables:
         self._not_held = [row["log_partition"] for row in loads if row["load_outcome"] in HOLDS_NOTHING]
 
     def dataset(self, table: str) -> ds.Dataset:
-        """The rows of a table; tables of the coordinator's memory without log partitions that are not loaded."""
+        """The rows of a table; if it is IN_MEMORY, without log partitions that no coordinator has in memory."""
         is_held = ~pc.field("log_partition").isin(self._not_held)
         return self._files(table).filter(is_held) if table in IN_MEMORY and self._not_held else self._files(table)
 
@@ -188,7 +188,7 @@ def _group_counts(groups: pa.Table) -> list[GroupCount]:
 
 
 def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
-    """Every verdict in one bucket, or in `never` if only a change in the cluster would expire it."""
+    """The number of verdicts in each bucket; in `never`, those that only a change in the cluster would make expire."""
     verdicts = tables.read(VERDICTS, ["broker_verdict", "broker_reason", _INSTANT])
     kinds = verdicts.append_column("has_instant", pc.is_valid(verdicts[_INSTANT]))
     kinds = kinds.group_by(["broker_verdict", "broker_reason", "has_instant"]).aggregate([([], "count_all")])
@@ -251,7 +251,7 @@ def _tombstone_counts(tombstones: pa.Table) -> list[TombstoneCount]:
 
 
 def _verdicts_by_group(tables: _Tables) -> pa.Table:
-    """One row per group with verdicts: `due`, its due offsets, and `next_expiry_ms`, when the next of its others is."""
+    """One row per group with verdicts: `due` counts its due offsets, `next_expiry_ms` is when the next one is due."""
     counted = []
     for rows in tables.read_by_file(VERDICTS, [*_GROUP_KEY, "broker_verdict", _INSTANT]):  # a group is in one file
         is_due = pc.equal(rows["broker_verdict"], "expire")
@@ -304,7 +304,7 @@ def _of_groups(table: pa.Table, keys: Iterable[tuple[int, str]]) -> pa.Table:
 
 
 def _open_transactions(tables: _Tables, *, as_of_ms: int) -> tuple[TopRows[TransactionLine], int]:
-    """The oldest open transactions, and the number of groups that all of them pin."""
+    """The oldest open transactions, and the number of groups with offsets in any open transaction."""
     table = tables.read(
         "open_transactions",
         ["producer_id", "producer_epoch", "log_partition", "first_log_offset", "first_timestamp_ms", "group_ids"],
@@ -336,7 +336,7 @@ def _undecodable(bad: pa.Table, *, total: int) -> TopRows[UndecodableRow]:
 
 
 def _log_partitions(tables: _Tables, bad: pa.Table, run: RunRecord) -> list[LogPartition]:
-    """Log partitions in order. `bad` are rows of undecodable_records, of which load_profile may count more."""
+    """Log partitions by number. `bad` are rows of undecodable_records; load_profile may count more than those."""
     columns = [name for name in LogPartition.model_fields if name not in ("undecodable", "blocked")]
     columns.append("undecodable_records")
     with_rows = counts_by(bad, "log_partition")
@@ -352,7 +352,7 @@ def _log_partitions(tables: _Tables, bad: pa.Table, run: RunRecord) -> list[LogP
 
 
 def _fates(tables: _Tables) -> dict[str, int]:
-    """Fate -> offset values, over all log partitions, without zeros."""
+    """Fate -> number of offset values in all log partitions, without zeros."""
     profile = tables.read("load_profile", FATES)
     sums = {fate: pc.sum(profile[fate]).as_py() or 0 for fate in FATES}
     return {fate: values for fate, values in sums.items() if values}

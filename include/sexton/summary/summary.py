@@ -93,10 +93,10 @@ class Timeline(SummaryPart):
 
 
 class Expiring(SummaryPart):
-    """Every verdict once: in a bucket, in `never` (reason -> offsets) without an expiry date at as_of, or in `unknown`
-    (reason -> offsets) if admin snapshots do not decide. Their instants are the ends of intervals.
+    """Each verdict is counted once: in a bucket, in `never` (reason -> offsets) without an expiry date at as_of, or in
+    `unknown` (reason -> offsets) if admin snapshots do not decide. With admin snapshots, dates are ends of intervals.
 
-    Verdicts cover live offsets, and offsets of misplaced groups that the broker would sweep too.
+    There are verdicts on live offsets, and on offsets of misplaced groups that the broker would sweep.
     """
 
     buckets: list[Bucket]
@@ -188,7 +188,7 @@ class CheckResult(SummaryPart):
     success: bool
     observed: str | None
     failing_rows: list[str] | None = None
-    """Up to 20 of the rows that break it, as JSON."""
+    """Up to 20 of the rows that fail the expectation, as JSON."""
 
 
 class TopicCount(SummaryPart):
@@ -234,10 +234,11 @@ class EntryOutcome(OwnerOutcome):
 
 
 class HoldOutcome(SummaryPart):
-    """Offsets of one status under a hold with `keep`, and why they were not kept.
+    """Offsets with one status under a hold with `keep`, and why they were not kept.
 
-    `commits` and `joins` are those that Sexton's commit or join keeps now. They are kept until `until_ms` at the latest
-    (None: without an end); the broker expires the first at `expires_at_ms`; the last attempt was at `last_ms`.
+    `commits` and `joins` count the offsets that a commit or join by Sexton keeps now. The hold keeps offsets until
+    `until_ms` at the latest (None: without an end). The broker expires the first one at `expires_at_ms`. The last
+    attempt to keep them was at `last_ms`.
     """
 
     hold: str
@@ -304,7 +305,7 @@ class Summary(SummaryPart):
 
     @property
     def due(self) -> int:
-        """Live offsets that the next cleanup would delete."""
+        """Live offsets that the broker's next sweep would delete."""
         return self.expiring.timeline.due
 
     @property
@@ -313,7 +314,7 @@ class Summary(SummaryPart):
 
 
 def outcome(*, undecodable: int, checks: int, failed_critical: int, unloadable: int = 0) -> tuple[int, str]:
-    """The exit code of a finished run and its reason; 5 counts before 3."""
+    """The exit code of a finished run and its reason; 5 takes precedence over 3."""
     rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
     if undecodable:
         note = "everything else was written; nothing is planned for the affected log partitions"

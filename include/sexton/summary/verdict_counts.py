@@ -54,7 +54,7 @@ def policy_outcome(verdicts: pa.Table, policy: Policy) -> PolicyOutcome:
 
 
 def _kept(verdicts: pa.Table) -> list[HoldOutcome]:
-    """What holds with `keep` keep alive, what was not kept first."""
+    """Offsets under holds with `keep`, by hold, status and reason; those that were not kept first."""
     status = verdicts["keep_status"]
     why = pc.if_else(pc.fill_null(pc.equal(status, NOT_KEPT), False), verdicts["keep_error"], None)
     rows = verdicts.append_column("why", why).filter(pc.is_valid(status))
@@ -101,7 +101,7 @@ def oddities(verdicts: ds.Dataset, *, sees_all_topics: bool | None) -> Findings:
 
 
 def orphaned_topics(verdicts: pa.Table) -> TopRows[TopicCount]:
-    """Topics with orphans, those with most first."""
+    """Topics with orphans, the topic with the most first."""
     orphans = verdicts.filter(pc.is_valid(verdicts["orphan"]))
     counted = orphans.group_by(["topic", "orphan"]).aggregate([([], "count_all")])
     order = [("count_all", "descending"), ("topic", "ascending"), ("orphan", "ascending")]
@@ -113,7 +113,7 @@ def orphaned_topics(verdicts: pa.Table) -> TopRows[TopicCount]:
 
 
 def _outcomes(verdicts: pa.Table, name: str) -> dict[str | None, _Counts]:
-    """For each value of a column: offsets by verdict, and the number of their groups."""
+    """For each value of a column: the number of offsets by verdict, and of the groups that have them."""
     found: dict[str | None, _Counts] = {}
     groups = verdicts.group_by(name).aggregate([("group_id", "count_distinct")])
     for row in groups.to_pylist():

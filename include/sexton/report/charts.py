@@ -40,7 +40,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePlot:
-    """Bars and axes of the expiry timeline; the plot area is left to right, top to bottom."""
+    """Bars and axes of the expiry timeline; the plot area reaches from `left` to `right` and from `top` to `bottom`."""
 
     bars: list[Bar]
     x_ticks: list[Tick]
@@ -65,7 +65,7 @@ class Row:
 
 
 def timeline_plot(timeline: Timeline, *, as_of_ms: int) -> TimelinePlot:
-    """Due offsets first, then one bar for each time step, then later offsets."""
+    """The expiry timeline: a bar of due offsets, one bar for each time step, and a bar of later offsets."""
     inner = WIDTH - _LEFT - _RIGHT
     wide = inner / 22  # the two outer bars stand apart from the steps of time
     has_later = timeline.later > 0
@@ -93,7 +93,7 @@ def timeline_plot(timeline: Timeline, *, as_of_ms: int) -> TimelinePlot:
 
 
 def stacked_plot(columns: Sequence[tuple[str, Sequence[tuple[str, int | None, str]]]]) -> TimelinePlot:
-    """A bar for each (label, parts), of parts (kind, value, title) from the bottom up; None is as high as the plot."""
+    """A stacked bar for each (label, parts), with parts (kind, value, title) from below; None fills the height."""
     ceiling = _ceiling(max([1, *(sum(value or 0 for _, value, _ in parts) for _, parts in columns)]))
     step = (WIDTH - _LEFT - _RIGHT) / len(columns)
     bars = []
@@ -148,7 +148,7 @@ def _time_ticks(timeline: Timeline, left: float, step: float) -> list[Tick]:
 
 
 def _ceiling(largest: int) -> int:
-    """The next number above that divides into readable quarters."""
+    """The smallest number from `largest` on that divides into readable quarters."""
     if largest < 10:
         return largest if largest < 4 else -(-largest // 4) * 4
     magnitude = 10

@@ -130,7 +130,7 @@ KEEP_STATUS: Mapping[str, str] = {
 
 
 def until_text(kept_until_ms: int | None) -> str:
-    """Until when a hold keeps an offset alive, in words; None is without an end, as FOREVER_MS is."""
+    """Until when a hold keeps an offset alive, in words; None and FOREVER_MS mean without an end."""
     from sexton.policy.field_types import FOREVER_MS
 
     return "without an end" if kept_until_ms in (None, FOREVER_MS) else f"until {instant(kept_until_ms)}"

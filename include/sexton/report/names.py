@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """`visible` that keeps spaces and the empty text: for Sexton's sentences that may quote a name."""
+    """As `visible`, but spaces and an empty text stay: for Sexton's own sentences, which may quote a name."""
     shown: list[str] = []
     marks = _MAX_MARKS  # a leading combining mark would change the text before it: spell it out
     for char in text:
@@ -43,7 +43,7 @@ def harmless(text: str) -> str:
 
 
 def short(text: str, cells: int = NAME_CELLS) -> str:
-    """`visible(text)`, with its length for its middle if it is longer than `cells`: names differ at either end."""
+    """`visible(text)`; if longer than `cells`, the length replaces the middle, because names differ at either end."""
     # Cut before spelling out too, so that a 32 KB name costs no more than a long one.
     shown = visible(text if len(text) <= 4 * cells else text[: 2 * cells] + text[-2 * cells :])
     if len(text) <= 4 * cells and len(shown) <= cells:

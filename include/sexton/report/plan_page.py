@@ -39,7 +39,7 @@ def render_plan(content: PlanContent) -> bytes:
 
 
 def owners_of(losses: list[Losses]) -> list[dict[str, Any]]:
-    """The losses by the rules of each owner (None: the broker's), the largest first."""
+    """Numbers of losses by owner of the rules (None: the broker's retention), the largest first."""
     sums: dict[str | None, Counter[str]] = defaultdict(Counter)
     for loss in losses:
         sums[loss.owner].update(offsets=loss.offsets, deleted_groups=loss.deleted_groups)

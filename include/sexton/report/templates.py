@@ -35,7 +35,7 @@ def _spelled_out(value: object) -> object:
 
 
 class _Compiled(FileSystemBytecodeCache):
-    """Templates that are compiled already; without a place to keep them each process compiles its own."""
+    """A cache of compiled templates in a folder; if it cannot be written, each process compiles its own."""
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         with suppress(OSError):

@@ -15,7 +15,7 @@ from sexton.summary.summary import PolicyOutcome, Summary
 
 ROWS = 5
 _SENTENCE = 600
-"""Cells of a sentence that may quote names."""
+"""Maximum length of a sentence that may quote names, in terminal cells."""
 _STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 
 

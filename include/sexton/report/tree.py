@@ -1,7 +1,7 @@
 """What a plan or a what-if removes, as a tree: in total, by owner, then by rule.
 
-The numbers of an owner are the sums of its rules: an offset, and a whole group, count for one rule. Groups are not
-summed: one may lose offsets by several rules.
+An owner's numbers are the sums over its rules, because an offset or a whole group counts for one rule only. Numbers of
+groups are not summed: a group may lose offsets to several rules.
 """
 
 from collections import Counter
@@ -17,17 +17,17 @@ BROKER = "the broker"
 
 
 _Leaf = tuple[Losses | ComparedRule, str, Counter[str]]
-"""What one cause removes: the row, its cause, and its numbers."""
+"""What one cause removes: the row, the cause, and the numbers."""
 
 
 def plan_tree(losses: Iterable[Losses]) -> Iterator[str]:
-    """Lines: what a plan removes."""
+    """The lines of the tree of what a plan removes."""
     leaves: list[_Leaf] = [(one, one.cause, Counter(offsets=one.offsets, whole=one.deleted_groups)) for one in losses]
     return _tree(leaves, lambda of: f"{some(of['offsets'], 'offset')}, {some(of['whole'], 'whole group')}")
 
 
 def what_if_tree(rules: Iterable[ComparedRule]) -> Iterator[str]:
-    """Lines: what other rules remove, what they remove that the rules in force spare, and the reverse."""
+    """The lines of the tree of what other rules remove, what of it is newly lost, and what they spare."""
     leaves: list[_Leaf] = [
         (one, one.by, Counter(lost=one.lost_proposed, new=one.newly_lost, spared=one.spared, whole=one.whole_groups))
         for one in rules

@@ -1,4 +1,4 @@
-"""The command line: the commands, each in the module of its name, and how errors become exit codes (exit_codes.py).
+"""The command line: the commands, each in the module with its name, and how errors become exit codes (exit_codes.py).
 
 The commands below `groups` are in groups.py and the modules groups_*.py. A command imports what it
 needs when it runs, so that --help is fast. An error is one line on stderr, `error: <where>: <what> (<fix>)`, and with
@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def described(error: Exception) -> SextonError:
-    """Any error as one of ours, with its exit code."""
+    """Any error as a SextonError, with its exit code."""
     if isinstance(error, SextonError):
         return error
     if isinstance(error, TyperException):

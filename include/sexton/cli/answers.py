@@ -1,7 +1,7 @@
 """What each command prints with --json: the declarations behind `--json-schema` and docs/json.md.
 
-Nothing that runs a command imports this: it imports what the commands import when they run. Names of fields are those
-of the tables where they are the same thing.
+Only what prints schemas imports this module, because it imports everything that the commands import when they run. A
+field that is a column of a table has the column's name.
 """
 
 from collections.abc import Mapping
@@ -137,7 +137,7 @@ class FetchAnswer(ViewAnswer, KafkaError):
 
 _CHANGE = dict.fromkeys(("log_partition", "changed_after_ms", "changed_by_ms", "as_of_ms"), NotRequired[int | None])
 _CHANGE |= dict.fromkeys(("cluster_id", "run_id"), NotRequired[str])
-"""Changes in the log lack the first three, those of published runs have also the columns of every table."""
+"""Changes from a log lack the first three; changes from published runs also have the columns of every table."""
 
 
 class ReplacedOffset(Answer):
@@ -236,7 +236,7 @@ class UnloadAnswer(ViewAnswer):
     pending: list[Annotated[Fields, Row(TABLES["pending_offsets"], {"producer_id": int}, only=PENDING_FIELDS)]]
     """Offsets of open transactions; the next coordinator loads them again."""
     staying: list[str]
-    """Groups of other log partitions, which stay."""
+    """Groups of other log partitions, which stay in memory."""
 
 
 class PartitionError(KafkaError):
@@ -265,7 +265,7 @@ class CheckedCommit(ViewAnswer, Append):
     partitions: list[PartitionError]
     records: list[KeyAndValue]
     after_failed_append: dict[str, list[PartitionError]]
-    """The client's answer, by the error of the append."""
+    """The answer to the client, by the error of the append."""
     makes_group: bool
 
 
@@ -274,11 +274,11 @@ class GroupRecord(ViewAnswer, KafkaError, KeyAndValue, Append):
     is_new: bool
     version: int
     after_failed_append: dict[str, KafkaError]
-    """The members' answer, by the error of the append."""
+    """The answer to the members, by the error of the append."""
 
 
 class NoGroupRecord(ViewAnswer, KafkaError):
-    """For a group that has no such record."""
+    """Where the coordinator cannot describe the group; `error` says why."""
 
     group_id: str
     state: str
@@ -318,7 +318,7 @@ class Sweep(Answer):
 
 
 class KeptInFlight(Answer):
-    """An offset or, without a topic, the group itself."""
+    """An offset; if `topic` is null, the group itself."""
 
     group_id: str
     topic: str | None
@@ -438,7 +438,7 @@ class ForecastGroup(Answer):
     within_7_days: int
     within_30_days: int
     whole_within_days: int | None
-    """The first of these horizons within which the whole group is deleted."""
+    """1, 7 or 30: the whole group is deleted within that number of days."""
     first_expires_at_ms: int
     by: list[str]
     """`broker`, or `rule:<name>`."""
@@ -498,7 +498,7 @@ class ReleaseUsed(Answer):
 
 class ReleaseNow(ReleaseUsed):
     source: str
-    """How the release is known."""
+    """How the release was found."""
 
 
 class ChangedByRelease(Answer):
@@ -557,7 +557,7 @@ class PlanAnswer(PlanRecord):
 
 _THEN = {
     **{"then": OffsetValue, "then_commit_timestamp_ms": int | None, "then_expire_timestamp_ms": int | None},
-    **{"then_topic_id": str | None, "then_empty_since_ms": NotRequired[int]},  # the latter of a `join` alone
+    **{"then_topic_id": str | None, "then_empty_since_ms": NotRequired[int]},  # the latter: only for a `join`
 }
 _OUTCOME = {"outcome": str, "error": str | None, "found": Value | None, "written_log_offset": int | None}
 

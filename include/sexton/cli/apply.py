@@ -56,9 +56,9 @@ def apply(
 ) -> int:
     """Apply a plan: delete exactly the unchanged offsets and groups that it names, and record each outcome.
 
-    Before each call the group is compared with the end of the log, its committed offsets and its state; afterwards its
-    offsets and state are read again. A plan from admin snapshots is compared with fresh admin snapshots. Without --sink
-    it is a dry run.
+    Before each call, new records at the end of the log, the group's committed offsets and its state are compared with
+    the plan; after the call, its offsets and state are read again. A plan from admin snapshots is compared with fresh
+    admin snapshots. Without --sink it is a dry run.
 
     # what would a plan do now? nothing is written, neither to Kafka nor anywhere else
     sexton apply 3f9c...

@@ -21,16 +21,16 @@ ApprovedBy = Annotated[str | None, shared("--approved-by NAME", "Who approved it
 
 
 def check_approved(approved_by: str | None, *, option: str, what: str) -> None:
-    """UsageError if nobody is named who approved `what`, which `option` carries out."""
+    """UsageError unless `approved_by` names who approved `what`, which `option` carries out."""
     if not (approved_by or "").strip():
         raise UsageError(f"{what} not approved", where=option, fix="pass --approved-by NAME")
 
 
 @contextmanager
 def progress_until_terminated(label: str, *, is_quiet: bool) -> Iterator[Callable[[int, int], bool]]:
-    """A progress bar that is given (done, total) after each step and returns whether to go on.
+    """A progress bar: a function to call with (done, total) after each step, which returns whether to go on.
 
-    It returns False once SIGTERM has come: the process finishes its step, records the outcome and ends.
+    It returns False after a SIGTERM: the process has finished its step, and ends once the outcome is recorded.
     """
     received: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))

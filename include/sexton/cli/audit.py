@@ -55,7 +55,7 @@ def audit(
     rules = read_policy_file(replay.policy)
     claim(out, apart_from=replay.folders)
 
-    # From here on the work itself: numba and pyarrow take seconds to import, here and in the engine at the same time.
+    # Only now: numba and pyarrow take seconds to import. This process and the engine import them at the same time.
     from sexton.runs.processes import engine_here
 
     with engine_here(quiet=json, reads=replay.folders) as engine:
@@ -74,7 +74,7 @@ def audit(
         from sexton.report.terminal import print_summary
 
         terminal = console()
-        rest = [text for text in summary.warnings if text not in record.profile_doubts]  # said above
+        rest = [text for text in summary.warnings if text not in record.profile_doubts]  # printed above
         print_summary(summary.model_copy(update={"warnings": rest}), terminal)
         terminal.print(f"\nreport  {out / 'report.html'}\ntables  {out}/<table>/*.parquet", soft_wrap=True)
     if summary.exit_code:

@@ -1,8 +1,8 @@
 """Turns functions into commands: objects of options become options, every command gets --debug, and one that answers
 in JSON also --json-schema and --progress-json.
 
-An option that is given twice is refused, unless it takes several values: only the last one would count. So is a number
-that is not written in ASCII digits.
+An option that is given twice is refused, unless it takes several values: only the last value would count. A number
+that is not written in ASCII digits is refused, too.
 
 Typer has no parameter objects. Here a parameter whose type is a dataclass stands for all its fields, so that options of
 several commands are declared once. A parameter or a field declares its option as its default (`options.option`).
@@ -32,7 +32,7 @@ _HEADING, _EXAMPLES = "[b]Examples[/b]\n", "\n# "
 
 @dataclasses.dataclass(slots=True)
 class CommandState:
-    """What `main` needs to know of a command while it runs."""
+    """What `main` has to know about the running command."""
 
     debug: bool = False
 
@@ -84,7 +84,7 @@ def _show_schema(context: typer.Context, wanted: bool) -> None:
 
 
 def _report_as_json(wanted: bool) -> None:
-    """For the rest of the context in which the command runs."""
+    """Report progress as JSON, in the rest of the context in which the command runs."""
     AS_JSON.set(wanted)
 
 
@@ -107,7 +107,7 @@ _OF_JSON: dict[str, Any] = {"_json_schema": JsonSchema, "_progress_json": Progre
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
     """Add a function to `app`, by default under its own name; --help is its docstring, and ends with the examples.
 
-    A group has the examples of its first command, if it has none of its own.
+    A command group without examples of its own shows those of its first command.
     """
 
     def add(function: Function) -> Function:
@@ -118,7 +118,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], F
         called = name or function.__name__.strip("_").replace("_", "-")
         own = list(_parameters(function))
         app.command(called, cls=_Command, help=text, epilog=epilog)(_with_plain_options(function, own))
-        # For whoever calls it from Python.
+        # So that a call from Python has these defaults, too.
         function.__kwdefaults__ = {one.name: one.default for one in own if one.default is not one.empty}
         return function
 
@@ -139,7 +139,7 @@ def command_group(text: str, examples: str = "") -> typer.Typer:
 
 
 def _parameters(of: Any) -> Iterator[inspect.Parameter]:
-    """Those of a function, or the fields of an object of options; each option in its type, as Typer has it."""
+    """Parameters of a function, or the fields of an object of options; each option is in the type, as Typer expects."""
     fields = {field.name: field for field in dataclasses.fields(of)} if dataclasses.is_dataclass(of) else {}
     for name, parameter in inspect.signature(of, eval_str=True).parameters.items():
         given = fields.get(name, parameter.default)

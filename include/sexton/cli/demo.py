@@ -1,4 +1,4 @@
-"""`sexton demo`: a first answer, from a recording in the package: no broker, no Java, no log of one's own.
+"""`sexton demo`: a first answer, from a recording in the package: no broker, no Java, no log of your own.
 
 The recording is tests/golden/kafka-4.4.0/swept: what a real broker of 4.4.0 with offsets.retention.minutes=1 wrote,
 its sweeps included.

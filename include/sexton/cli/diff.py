@@ -92,8 +92,7 @@ def diff(
 
 
 def _snapshots(texts: tuple[str, str], log: LogInput) -> "Ends | None":
-    """The admin snapshots that answer for both instants in place of the log, and their series; None where the log does,
-    or a run."""
+    """The series of admin snapshots, and the snapshot for each instant; None if a log or runs answer instead."""
     if log.archive is None:
         return None
     from sexton.runs.admin_tables import admin_snapshot_for

@@ -22,14 +22,14 @@ def doctor(
 ) -> int:
     """Check Python, Java, Spark, jars, caches, disk and ports, and show how to fix what is wrong.
 
-    With a cluster, also check that it answers; with a policy whose holds say `keep` (by default that of the settings)
-    also that these credentials have the ACLs that `sexton keep` needs. Exit code 0 when nothing has to be fixed, else
-    2.
+    With a cluster, also check that it answers. With a cluster and a policy whose holds say `keep` (default: the policy
+    of the settings), also check that the principal has the ACLs that `sexton keep` needs. Exit code 0 if nothing has to
+    be fixed, else 2.
 
     # this machine
     sexton doctor
 
-    # and whether that cluster can be reached
+    # this machine, and whether a cluster can be reached
     sexton doctor --bootstrap-servers kafka-1:9092
 
     # may this login keep what the policy holds?

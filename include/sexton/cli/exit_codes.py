@@ -1,4 +1,4 @@
-"""The exit codes of all commands; `sexton.errors` defines which error has which."""
+"""The exit codes of all commands; `sexton.errors` defines the exit code of each error."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -89,7 +89,7 @@ def explain(
     # one partition, and what happened to it in those hours
     sexton explain my-group orders:0 --segments backup --from 2026-11-21T00:00:00Z --to 2026-11-21T04:00:00Z
 
-    # who deleted it, by the logs of the broker that led its log partition (they need the level DEBUG)
+    # who deleted it? from the logs of the broker that led its log partition (they need the level DEBUG)
     sexton explain my-group --archive archive --authorizer-log kafka-authorizer.log --log-time-zone Europe/Berlin
 
     # from the published tables
@@ -122,7 +122,7 @@ def explain(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedLog:
-    """The log that a story was read from; `reader` read it, None where the group has no records."""
+    """The log from which a story was read, and the `reader` that read it; None if the group has no records."""
 
     view: "CoordinatorView"
     source: "LogSource"
@@ -131,7 +131,7 @@ class OpenedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What `explain` answers. Without a log, `head` says what of: a published run (`lake`), or admin snapshots."""
+    """What `explain` answers. Without a log, `head` identifies what was read: a published run, or admin snapshots."""
 
     story: "Story"
     name: str
@@ -141,7 +141,7 @@ class Answer:
 
 
 def answer_of(group: str, asked: Target, log: LogInput, retention_minutes: int | None, *, quiet: bool) -> Answer:
-    """What happened to a group, by a log, by admin snapshots or by the published tables."""
+    """What happened to a group, from a log, from admin snapshots or from the published tables."""
     if (known := _without_log(group, asked, log, retention_minutes, quiet=quiet)) is not None:
         return known
     from sexton.history.events import Story
@@ -167,7 +167,7 @@ def answer_of(group: str, asked: Target, log: LogInput, retention_minutes: int |
 
 
 def broker_logs(paths: list[Path] | None, zone: str) -> "BrokerLogs | None":
-    """The requests in the logs of brokers that were given; None if there are none."""
+    """The requests in the given logs of brokers; None if no log is given."""
     if not paths:
         return None
     from sexton.incident.broker_logs import read_logs
@@ -194,7 +194,7 @@ def _read(
     retention_minutes: int | None,
     home: int | None,
 ) -> "tuple[int | None, LogStory | None, StoryReader | None]":
-    """The group's story in the log partition `home`, without one in the first that mentions it."""
+    """The group's story in log partition `home`; if that is None, in the first log partition with the group."""
     from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
     from sexton.archive.folder import filesystem
     from sexton.history.log_story import StoryReader
@@ -234,7 +234,7 @@ def _read(
 
 
 def _cut_off(view: "CoordinatorView", group: str, log_partition: int, home: int) -> "list[Event]":
-    """What cut a group off from its offsets in a log partition that it does not hash to."""
+    """The event that separated a group from its offsets in a log partition to which it does not hash."""
     from sexton.coordinator.partitioner import fitting_partition_counts
     from sexton.history.events import Event
     from sexton.runs.folder import PARTITION_COUNT_CHANGED
@@ -254,7 +254,7 @@ def _cut_off(view: "CoordinatorView", group: str, log_partition: int, home: int)
 def _explanation(
     view: "CoordinatorView", source: "LogSource", home: int, story: "LogStory", reader: "StoryReader"
 ) -> "Story":
-    """The story of a group, and the verdicts on what it holds now."""
+    """The story of a group, and the verdicts on its present offsets."""
     from sexton.coordinator.expiry import verdicts_of_group
     from sexton.history.events import NextVerdict, Story, describe
     from sexton.views.judged_group import known_topics
@@ -289,7 +289,7 @@ def _explanation(
 
 
 def _reason(judged: "Verdict", key: "OffsetKey", offset: "StoredOffset", topics: "KnownTopics | None") -> str:
-    """The broker's reason; instead of `not_due`, why nobody can use the offset until then."""
+    """The broker's reason; in place of `not_due`, the kind of orphan if the topic or partition is gone."""
     from sexton.coordinator.orphans import orphan_of
 
     orphan = None if topics is None or judged.reason != "not_due" else orphan_of(key, offset, topics)
@@ -299,7 +299,7 @@ def _reason(judged: "Verdict", key: "OffsetKey", offset: "StoredOffset", topics:
 def _transactions(
     view: "CoordinatorView", source: "LogSource", home: int, reader: "StoryReader", *, quiet: bool
 ) -> list[dict[str, Any]]:
-    """The open transactions that hold offsets of the group, and whose they are where the input has the states."""
+    """The open transactions that hold offsets of the group, with their owners if the input has __transaction_state."""
     from sexton.settings import settings
     from sexton.transactions.holders import holder_rows, transactions_of
     from sexton.transactions.reading import state_log
@@ -317,7 +317,7 @@ def _transactions(
         taken_at_ms=now_ms(),
         release=release,
     )
-    # When a disk was copied is not known: not before its newest batch.
+    # The instant of a disk's copy is not known, but it is after the newest batch.
     until_ms = view.as_of_ms or source.taken_at_ms or part.max_timestamp_ms + 1
     return holder_rows(
         found,
@@ -331,7 +331,7 @@ def _transactions(
 def _spread(
     work: "Callable[[PartitionBytes], LoadedStates]", items: "list[PartitionBytes]", *, quiet: bool
 ) -> "Iterable[LoadedStates]":
-    """Small logs are read here: other processes take seconds to start."""
+    """Do `work` for each item; for small logs in this process, because others take seconds to start."""
     from sexton.history.log_story import PLAIN_BYTES
     from sexton.runs.processes import engine_here
 
@@ -345,7 +345,7 @@ def _spread(
 def _without_log(
     group: str, asked: Target, log: LogInput, retention_minutes: int | None, *, quiet: bool
 ) -> Answer | None:
-    """The story by published tables, or from admin snapshots, which show intervals. None where a log has it."""
+    """The answer from published tables, or from admin snapshots, which give intervals; None if a log has it."""
     as_of_ms, is_requested = parse_optional_instant(log.as_of, "--as-of"), partial(_is_asked, asked)
     if not log.is_log:
         from sexton.history.published_story import published_story
@@ -416,7 +416,7 @@ def _transaction_row(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _transaction_text(row: dict[str, Any]) -> str:
-    """Why, since which audit, and what to do about one that hangs."""
+    """The evidence for a transaction's verdict, how to end one that hangs, and the audit that found it."""
     audit = "" if row["audited_at_ms"] is None else f" (audit of {as_text.instant(row['audited_at_ms'])})"
     ends = "" if row["ends_at_ms"] is None else f"; ends at {as_text.instant(row['ends_at_ms'])} at the latest"
     fix = f"; to end it: {abort_transaction(row['abort_arguments'])}" if row["abort_arguments"] else ""

@@ -145,7 +145,7 @@ def _row(offset: "FetchedOffset") -> tuple[object, ...]:
 def _partitions(
     view: "CoordinatorView", group: str, asked: list[tuple[str, int | None]], topic_id: str | None
 ) -> "list[AskedPartition]":
-    """The partitions to ask for: the named ones, and for a topic alone all that are known or committed."""
+    """The partitions to ask for: the named ones; for a topic without a partition, all of `_numbers`."""
     from sexton.coordinator.api.fetch import AskedPartition
 
     if not asked and topic_id is not None:
@@ -158,7 +158,7 @@ def _partitions(
 
 
 def _numbers(view: "CoordinatorView", group: str, topic: str) -> list[int]:
-    """The partitions of a topic; if it is unknown, those that the group has committed, or 0."""
+    """The partitions of a topic; if the topic is not known, those with committed offsets of the group, else 0."""
     known = (view.topics.partition_counts or {}).get(topic)
     if known is not None:
         return list(range(known))

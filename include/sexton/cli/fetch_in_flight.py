@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from sexton.coordinator.offsets import StoredOffset
 
 Flying = Mapping[tuple[str, int], int | None]
-"""The committed offset by partition, None if it was not named."""
+"""The committed offset by partition; None if the option gave none."""
 COLUMNS = ("TOPIC", "PARTITION", "ONCE APPENDED", "IF THE APPEND FAILS")
 MARKER_COLUMNS = ("ONCE COMMITTED", "ONCE ABORTED")
 _UNKNOWN = -1
 
 
 def commit_in_flight(text: str) -> tuple[tuple[str, int], int | None]:
-    """The partition of `TOPIC:PARTITION[=OFFSET]`, and the offset if it is named."""
+    """The partition of `TOPIC:PARTITION[=OFFSET]`, and the offset if there is one."""
     partition, equals, offset = text.partition("=")
     if equals and not (offset.isascii() and offset.isdigit()):
         raise UsageError(f"not TOPIC:PARTITION=OFFSET: {text!r}", where="--in-flight", fix="such as orders:0=42")
@@ -45,9 +45,9 @@ def in_flight_offsets(flying: Flying) -> "dict[tuple[str, int], StoredOffset]":
 
 
 def outcomes(flying: Flying, *answers: "FetchAnswer") -> list[dict[str, Any]]:
-    """The later answers for each partition: an offset, or the name of an error; None if no offset was named.
+    """The later answers for each partition: an offset, or the name of an error; None if the option gave no offset.
 
-    `answers` are those once appended and if that fails; of a transaction, also those after COMMIT and after ABORT.
+    `answers`: after the append, and if it fails; for a transaction, also after COMMIT and after ABORT.
     """
     found = [{(one.topic, one.partition): one for one in answer.offsets} for answer in answers]
     names = ("if_appended", "if_failed", "if_committed", "if_aborted")

@@ -71,7 +71,7 @@ def forecast(
 
 
 def _group_of(tables: "RunTables", group: str | None) -> dict[str, Any] | None:
-    """The fields of the group of a forecast that names one."""
+    """The fields of the answer about one group; None if no group was named."""
     from sexton.analysis.forecast_result import abandonment_of, offsets_of
 
     if group is None:
@@ -167,7 +167,7 @@ def _offset_row(offset: "OffsetForecast") -> tuple[object, ...]:
 
 
 def _gone(offset: "OffsetForecast") -> str | None:
-    """When the broker's sweep deletes it; to the second, as docs/plan.md explains."""
+    """When the broker's sweep deletes the offset; to the second, as docs/plan.md explains."""
     if offset.gone_until_ms is None:
         return None
     at_ms = offset.gone_until_ms if offset.gone_ms is None else offset.gone_ms

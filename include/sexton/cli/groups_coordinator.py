@@ -28,7 +28,7 @@ def coordinator(
 ) -> int:
     """Show the log partition of each group and the broker that leads it (FindCoordinator).
 
-    The broker is the one that led it when the snapshot was taken; `-` if no snapshot recorded it.
+    The broker is the leader at the time of the snapshot; `-` if no snapshot recorded the leader.
 
     # which log partition holds these groups
     sexton groups coordinator my-group other-group --segments backup
@@ -38,7 +38,7 @@ def coordinator(
 
     view = log.view()
     count = view.coordinator.partition_count
-    if count is None:  # then a group belongs to the log partition that has it
+    if count is None:  # then the log partition that has a group is the group's
         log_partition_of = view.coordinator.log_partition_of
         owners = [
             FoundCoordinator(group_id=group, error=Error.NONE, log_partition=log_partition_of(group))
@@ -63,7 +63,7 @@ def unload(
 ) -> int:
     """Show what a broker drops from memory when it stops leading a log partition; changes nothing.
 
-    Groups that stay in memory hash to other log partitions: only coordinators before 4.0 load and keep them.
+    Before 4.0, groups that were loaded from this log partition but hash to another one stay in memory.
 
     # what moves to another broker with log partition 3
     sexton groups unload 3 --archive archive

@@ -33,13 +33,13 @@ _setting = partial(option, panel="Settings of the broker and of the offsets topi
 _RECORDED = "Default: as recorded, else Kafka's"
 _CLIENT = ("member_id", "group_instance_id", "api_version")
 _PRODUCER = ("generation", "producer_id", "producer_epoch", "retention_ms")
-"""Options of which a request has the same fields."""
+"""Options that are also fields of the request, under the same name."""
 Out = Annotated[Path | None, shared("--out DIR", "Also write the batch here, as a segment that kafka-dump-log reads.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInput:
-    """Settings of the broker and of the offsets topic that both dry runs of a write have."""
+    """Settings of the broker and of the offsets topic, for both dry runs that write a batch."""
 
     codec: str | None = _setting(f"--codec {'|'.join(CODECS)}", f"offsets.topic.compression.codec. {_RECORDED}, none.")
     message_format: int | None = _setting(
@@ -85,7 +85,7 @@ class BrokerInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBrokerInput(BrokerInput):
-    """These settings, and those that only a commit needs."""
+    """The settings of BrokerInput, and those that only a commit needs."""
 
     max_metadata_length: int | None = _setting(
         "--max-metadata-length N", f"offset.metadata.max.bytes. {_RECORDED}, 4096.", min=0
@@ -99,7 +99,7 @@ class CommitBrokerInput(BrokerInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientInput:
-    """The client, as both dry runs of a request have it."""
+    """The client that sends the request, for both dry runs of a request."""
 
     member_id: str = _request("--member-id", "The member that sends the request; none: a new client.", default="")
     group_instance_id: str | None = _request("--group-instance-id ID", "group.instance.id of a static member.")
@@ -108,7 +108,7 @@ class ClientInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInput(ClientInput):
-    """The request of a commit."""
+    """The options of a commit request."""
 
     generation: int = _request("--generation N", "Generation or member epoch; -1: no member.", default=-1)
     transactional: bool = _request("--transactional", "In a transaction (TxnOffsetCommit).", default=False)
@@ -122,7 +122,7 @@ class CommitInput(ClientInput):
     )
 
     def commit(self, group: str, places: "Sequence[tuple[str, int]]", topic_ids: "Mapping[str, str]") -> "Commit":
-        """The commit of some partitions, whose topics have these ids."""
+        """The request that commits the partitions `places`; `topic_ids` are by topic."""
         from sexton.coordinator.api.commit import Commit, CommitPartition
 
         return Commit(
@@ -153,7 +153,7 @@ def check_commit(
     log: LogInput,
     json: Json = False,
 ) -> int:
-    """Dry run of a commit: validation, the batch that would be appended, and the answer to each append error.
+    """Dry run of a commit: validation, the batch that would be appended, and the answer for each append error.
 
     Follows OffsetCommit and TxnOffsetCommit; commits nothing. If the topics are known, partitions that do not exist are
     refused as the broker refuses them.
@@ -218,10 +218,10 @@ def metadata_record(
     log: LogInput,
     json: Json = False,
 ) -> int:
-    """Dry run of storing a classic group (storeGroup): its record, the batch, and the answer to each append error.
+    """Dry run of storing a classic group (storeGroup): its record, the batch, and the answer for each append error.
 
-    The record has the group as it is, with its members. If the group does not exist, it is the record of a new group,
-    which 4.x coordinators write with the first JoinGroup. Nothing is written to a log.
+    The record has the group as it is, with its members. For a group that does not exist, it is the record of a new
+    group, which 4.x coordinators write at the first JoinGroup. Nothing is written to a log.
 
     # the record of a group, as Kafka 2.8 writes it
     sexton groups metadata-record my-group --segments backup --profile group_metadata_manager:2.8

@@ -13,7 +13,7 @@ FAILED = 1
 
 
 def list_live(cluster: ClusterInput, *, states: "Collection[str]", types: "Collection[str]", json: bool) -> int:
-    """Print the groups that every broker lists; returns 1 if a broker failed, whose groups are then missing."""
+    """Print the groups that the brokers list; returns 1 if a broker failed: its groups are missing."""
     from sexton.coordinator.api.listing import wanted
     from sexton.kafka.group_state import list_groups
     from sexton.kafka.rights import sees_all_groups

@@ -36,8 +36,8 @@ def check_sweep(
 ) -> int:
     """Dry run of each broker's sweep: the offsets that it removes, what it logs, and what follows if the append fails.
 
-    Without --segments, --archive and --run it reads the published tables, which also have the sweeps of their interval.
-    The duration of a sweep (M) is not recorded in the log. Deletes nothing.
+    Without --segments, --archive and --run it reads the published tables, which also have the past sweeps of the run's
+    interval. In what a broker logs, M stands for the duration of the sweep, which is not known. Deletes nothing.
 
     # what does each broker's sweep remove now, and what if the log refuses it?
     sexton groups check-sweep --archive s3://keep/offsets
@@ -102,7 +102,7 @@ def _found(tables: "RunTables", flying: "Collection[OffsetKey]") -> dict[str, An
         if is_kept_in_flight((row["group_id"], row["topic"], row["partition"]), flying):
             kept.append({name: row[name] for name in key})
             continue
-        # A run by Admin API has no load_profile.
+        # A run from admin snapshots has no load_profile.
         brokers.setdefault(row["log_partition"], None)
         planned.setdefault(row["log_partition"], []).append((row["group_id"], row["record_type"]))
     offsets = Counter({at: sum(kind <= OFFSET_TYPE for _, kind in own) for at, own in planned.items()})

@@ -1,4 +1,4 @@
-"""`sexton history build`: runs of many past instants of a log, published together."""
+"""`sexton history build`: runs for many past instants of a log, published together."""
 
 from dataclasses import asdict
 from hashlib import sha256
@@ -102,7 +102,7 @@ def build(
 
 
 def _archived(place: "Folder", log: LogInput) -> str:
-    """An archive of the segments, which stays until all is published."""
+    """The URI of a new archive with the segments; it stays until all instants are published."""
     from sexton.pipeline import import_log
 
     directory, *others = map(str, log.segments or ())

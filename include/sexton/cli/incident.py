@@ -109,7 +109,7 @@ def incident(
 
 
 def _opened(log: LogInput) -> tuple[LogInput, list[tuple[str, Path]]]:
-    """The log to read, of a run that of the run, and the other files that it is made from."""
+    """The log to read (with --run, the log that the run read), and the other files that the incident is made from."""
     files = [] if log.topics is None else [("topics", log.topics)]
     if log.run is None:
         return log, files

@@ -79,7 +79,7 @@ class LogInput:
         return self.segments is not None or self.archive is not None
 
     def view(self) -> "CoordinatorView":
-        """Open it for questions to a coordinator."""
+        """Open the input as a view, which answers as a coordinator does."""
         check_profile(self.profile)
         self.check_cluster()
         if self.run is not None and self.load_buffer_bytes is not None:
@@ -112,7 +112,7 @@ class LogInput:
         )
 
     def view_of(self, groups: Sequence[str], *, is_quiet: bool) -> "CoordinatorView":
-        """Open it, and read where these groups are; NoCoverage if one of them cannot be answered for."""
+        """Open the input, and read the log partitions of these groups; NoCoverage if one of them is not covered."""
         view = self.view()
         with working("Reading the log", is_quiet=is_quiet):
             view.check_coverage(groups)
@@ -125,7 +125,7 @@ class LogInput:
         return open_source(self.request(as_of_ms))
 
     def of_run(self, fix: str) -> "tuple[LogInput, RunRecord]":
-        """The log that the run of --run has read, at the run's instant, and the run; NoCoverage if it has read none."""
+        """The log that the run of --run read, at its instant, and the run's record; NoCoverage if it read no log."""
         from sexton.runs.folder import RunFolder
 
         assert self.run is not None
@@ -148,12 +148,12 @@ class LogInput:
                     yield f"--{one.name.replace('_', '-')}", str(each)
 
     def check_cluster(self) -> None:
-        """UsageError for a cluster of what can hold only one."""
+        """UsageError if --cluster-id is given with an input that has only one cluster."""
         if self.cluster_id is not None and (self.segments is not None or self.run is not None):
             raise UsageError("it only applies to --archive", where="--cluster-id", fix="leave it out")
 
     def check_replayable(self, name: str) -> None:
-        """UsageError for options that do not go together in `forecast` and `what-if`."""
+        """UsageError for options that do not go together in `forecast`, `what-if` and `groups check-sweep`."""
         if sum(place is not None for place in (self.segments, self.archive, self.run)) > 1:
             raise UsageError(
                 "give one of --segments, --archive and --run, or none for the published tables",
@@ -206,7 +206,7 @@ class ReplayInput(LogInput):
         codec_number(self.codec)
 
     def replay(self, name: str) -> "ReplayRequest":
-        """The request for a replay. Imports what reads logs, which takes seconds: `check` first."""
+        """The request for a replay. Call `check` first: this imports what reads logs, which takes seconds."""
         taken_at_ms = parse_optional_instant(self.taken_at, "--taken-at")
         return self.request(
             parse_optional_instant(self.as_of, "--as-of"),

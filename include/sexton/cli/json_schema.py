@@ -1,9 +1,9 @@
 """The JSON Schema (draft 2020-12) of what a command prints with --json: `schema_of`.
 
-answers.py declares what each command prints; what it takes from elsewhere is declared there: the columns of a table
-in sexton.tables, the fields of a dataclass or a model where it is. A field that may be missing has the default ABSENT;
-every other field is always there, and is null where nothing is known. The schemas are open: a later version may add
-fields, see docs/json.md. Every test that runs a command closes them, so that a field is declared when it is added.
+answers.py declares what each command prints, with the columns of tables from sexton.tables, and the fields of
+dataclasses and models from their definitions. A field that may be missing has the default ABSENT; every other field is
+always there, and is null where nothing is known. The schemas are open: a later version may add fields, see
+docs/json.md. Tests that run a command close them, so that they fail on a field that is not declared.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from sexton.tables.table import Column, Table
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ABSENT: Any = None
 _NULL = re.compile(r"\b(?:None|NULL)\b")
-"""What docstrings and the tables call what is null in JSON."""
+"""Words in docstrings and in the tables for what is null in JSON."""
 
 
 class Answer(BaseModel):
@@ -31,10 +31,10 @@ class Answer(BaseModel):
 
 
 class Row:
-    """The rows of a table, or the fields of a dataclass, where JSON has them with others or without some.
+    """The rows of a table, or the fields of a dataclass, if JSON has further fields or lacks some.
 
-    Used as `Annotated[dict[str, Any], Row(TABLE, {"more": str})]`; what is NotRequired may be missing. `only` may name
-    columns of every table, too.
+    Used as `Annotated[dict[str, Any], Row(TABLE, {"more": str})]`; a field that is NotRequired may be missing. `only`
+    may also name the columns that all tables share.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Row:
 def schema_of(command: str) -> dict[str, Any]:
     """The schema of the answer of a command, named by its words after `sexton`, such as `groups list`.
 
-    The answer is an object in any case, also where it has several shapes.
+    An answer is always a JSON object, even if it has one of several shapes.
     """
     from sexton.cli.answers import ANSWERS
 
@@ -73,7 +73,7 @@ def schema(declaration: Any) -> dict[str, Any]:
 
 
 class _Generator(GenerateJsonSchema):
-    """Pydantic's, for what is printed: dataclasses and models print all their fields, defaults are of no interest."""
+    """Pydantic's generator, for what is printed: all fields of dataclasses and models are, so defaults are left out."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False
@@ -93,12 +93,12 @@ class _Generator(GenerateJsonSchema):
 
 
 def _open(schema: JsonSchemaValue) -> JsonSchemaValue:
-    """A model that is read strictly is printed by versions to come, too."""
+    """A schema that allows the further fields of later versions, even if the model forbids them as input."""
     return {name: value for name, value in schema.items() if name not in ("title", "additionalProperties")}
 
 
 def _in_json(node: Any) -> Any:
-    """A schema whose descriptions are in the words of JSON."""
+    """A schema whose descriptions say null in place of None and NULL."""
     if isinstance(node, list):
         return [_in_json(one) for one in node]
     if not isinstance(node, dict):
@@ -122,7 +122,7 @@ def _columns(columns: Iterable[Column]) -> dict[str, Any]:
 
 
 def _kind(column: Column) -> Any:
-    """The type of a column; values that break a rule which is only a warning are printed, too."""
+    """The type of a column; an enum only if its check is critical: values that cause a warning are printed."""
     is_enum = column.allowed and column.severity == "critical"
     kind = Literal[column.allowed] if is_enum else _type(column.type, column.name)
     return kind | None if column.nullable or column.known_from is not None else kind

@@ -1,4 +1,4 @@
-"""The judged state that `forecast`, `what-if` and others read: a log replayed for them, or a published run."""
+"""The judged state that `forecast`, `what-if` and other commands read: a log replayed for them, or a published run."""
 
 import tempfile
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def replayed(
 
 
 def with_snapshot(log: L, cluster: ClusterInput, *, quiet: bool) -> L:
-    """The archive, with a snapshot of now."""
+    """Take a snapshot into the archive; returns the options with this archive and the cluster."""
     from sexton.job_params import SnapshotRequest
     from sexton.pipeline import snapshot_log
     from sexton.runs.processes import engine_here

@@ -150,7 +150,7 @@ def read_keep_policy(policy: Path | None) -> "tuple[Path | None, Policy]":
 def _is_left(plan: "RestorePlan", summary: "RestoreSummary", source: "Source", *, next_run_ms: int) -> bool:
     """Whether something was not kept and cannot wait for the next run.
 
-    What was committed since does not fall due; what the limits of a standing approval left may wait.
+    An offset that a client has committed since is not due; an offset beyond a standing approval's limits may wait.
     """
     from sexton.execution.restore.restore_plan import WRITTEN, What
     from sexton.execution.standing_approval import PACED
@@ -163,7 +163,7 @@ def _is_left(plan: "RestorePlan", summary: "RestoreSummary", source: "Source", *
 
 
 def _covered(source: "Source", standing: "StandingApproval") -> "Source":
-    """The values of the groups that the approval covers, with a warning about the others."""
+    """The values of the groups that the approval covers, with a warning about other groups."""
     from sexton.execution.restore.selection import Selection
 
     is_covered = Selection(patterns=tuple(standing.terms.patterns)).test()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "COMMITTED-OFFSET", "LOG-END", "LAG", "LAG-TIME", "NOTE")
 UNREFINED = 1
 EXACT_MS = 1
-"""An interval that is no wider is shown as one duration."""
+"""An interval of at most this width is shown as one duration."""
 ROWS_AT_ONCE = 10_000
 
 
@@ -68,9 +68,9 @@ def lag(
     --archive alone it needs no broker: the archived answers, and the log ends that each snapshot recorded, give an
     interval for any instant.
 
-    The lag is exact with LogAppendTime. With CreateTime a message has the newest timestamp of all messages up to it. A
-    group at the end of a partition has no lag; a group that waits for an open transaction is shown as held. Exit code 1
-    if brokers did not answer for some partitions: these have intervals or no lag.
+    The lag is exact with LogAppendTime. With CreateTime, the newest timestamp up to and including a message counts as
+    the message's. A group at the end of a partition has no lag; a group that waits for an open transaction is shown as
+    held. Exit code 1 if brokers did not answer for some partitions: their lag is an interval or is not shown.
 
     # lag in time now, to the millisecond: takes a snapshot, asks the brokers, archives what they answer
     sexton lag --bootstrap-servers kafka-1:9092 --archive archive
@@ -193,7 +193,7 @@ def _longest_first(lags: "pa.Table") -> "pa.Table":
 
 
 def _has_intervals(lags: "pa.Table") -> bool:
-    """Whether the lag of an offset from which a consumer would continue is not known to the millisecond."""
+    """Whether for any offset from which a consumer would continue the lag is not known to the millisecond."""
     import pyarrow.compute as pc
 
     width_ms = pc.subtract(lags["lag_max_ms"], lags["lag_min_ms"])

@@ -1,7 +1,7 @@
 """Answers for agents: the JSON document of a command, cut to a page, and fenced where it is shown as text.
 
-Nothing is kept between pages. A cursor names the first row of the next page, the instant of the answer that it
-continues, and a digest of the question: it fits no other one.
+Nothing is kept between pages. A cursor has the first row of the next page, the instant of the answer that it
+continues, and a digest of the question, so that it is refused with another question.
 """
 
 import base64
@@ -23,23 +23,23 @@ from sexton.errors import SextonError, UsageError
 
 DEFAULT_ROWS = 50
 MAX_BYTES = 100_000
-"""Longest answer, as JSON."""
+"""Maximum length of an answer as JSON."""
 _NESTED, _CHARS = 50, 2_000
-"""Longest list within a row, and longest text."""
+"""Maximum lengths of a list within a row, and of a text."""
 _SHORTER = (5, 200)
-"""Both where even a page of one row is longer than MAX_BYTES."""
+"""The same limits, if even a page of one row is longer than MAX_BYTES."""
 
 
 class Page(Answer):
-    """The rows of each list that this answer has."""
+    """Which rows of each list are in this answer."""
 
     first: int
     """Number of the first row, from 0; the same in each list."""
     limit: int
-    """Rows of each list on this page, at most."""
+    """This page has at most this many rows of each list."""
     totals: dict[str, int]
     next_cursor: str | None
-    """Of the next page; null on the last one."""
+    """The cursor of the next page; null on the last page."""
 
 
 class PagedAnswer(Answer):
@@ -51,7 +51,7 @@ class PagedAnswer(Answer):
     """Items that were left out of lists within rows, by place."""
     notes: list[str]
     exit_code: int
-    """The command's: 0, 3 a check failed, 5 undecodable input."""
+    """The command's exit code: 0; 3, a check failed; 5, undecodable input."""
 
 
 def output_schema(tool: Tool) -> dict[str, Any]:
@@ -66,7 +66,7 @@ _declared = cache(schema_of)
 
 
 class _Collected:
-    """What a command prints: of each list in its document the rows from `first` on, at most `limit`."""
+    """Collects what a command prints, with up to `limit` rows of each list in its document, from number `first` on."""
 
     def __init__(self, first: int, limit: int) -> None:
         self._rows = range(first, first + limit)
@@ -87,7 +87,7 @@ class _Collected:
 
 
 def ask(tool: Tool, given: Mapping[str, Any], source: AgentInput) -> dict[str, Any]:
-    """A page of the answer, as `output_schema`; SextonError where the command fails."""
+    """A page of the answer, as `output_schema` declares it; SextonError if the command fails."""
     from sexton.cli import app, described
     from sexton.cli.command import CommandState
 
@@ -110,7 +110,7 @@ def ask(tool: Tool, given: Mapping[str, Any], source: AgentInput) -> dict[str, A
 
 
 def _cut(found: _Collected, first: int, limit: int, code: int, digest: str) -> dict[str, Any]:
-    """The page, with so few rows, and such short texts and inner lists, that it fits."""
+    """The page; its rows, then its texts and inner lists are cut until it fits into MAX_BYTES, if possible."""
     nested, chars = _NESTED, _CHARS
     while True:
         left_out: Counter[str] = Counter()
@@ -165,7 +165,7 @@ def _cursor(first: int, as_of_ms: int | None, digest: str) -> str:
 
 
 def _place(cursor: str | None, digest: str) -> tuple[int, int | None]:
-    """The first row, and the instant of the answer that goes on; UsageError for a cursor of another question."""
+    """The first row, and the instant of the answer that `cursor` continues; UsageError if the question differs."""
     if cursor is None:
         return 0, None
     try:
@@ -178,12 +178,12 @@ def _place(cursor: str | None, digest: str) -> tuple[int, int | None]:
 
 
 def fenced(document: object) -> str:
-    """A document as text between two lines that no name in it can imitate: their label is made for this answer."""
+    """A document as text between two lines that no name in it can imitate: their label is random."""
     label = secrets.token_hex(8)
     body = json.dumps(document, ensure_ascii=True)
     return f"{NAMES} The data is between the two lines with {label}.\nBEGIN {label}\n{body}\nEND {label}"
 
 
 def failure(error: SextonError) -> dict[str, Any]:
-    """An error as --json has it."""
+    """An error as --json prints it."""
     return {"error": error.message, "where": error.where, "fix": error.fix, "exit_code": error.exit_code}

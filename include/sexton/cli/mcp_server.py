@@ -85,7 +85,7 @@ def _content(document: object) -> types.ContentBlock:
 
 
 def serve_stdio(source: AgentInput) -> None:
-    """Serve the program that has started this one, until it closes stdin."""
+    """Serve the program that started this process, until it closes stdin."""
     server = make_server(source)
 
     async def serve() -> None:
@@ -96,8 +96,8 @@ def serve_stdio(source: AgentInput) -> None:
 
 
 def http_app(source: AgentInput, port: int, token: str) -> ASGIApp:
-    """The server as an application for `port` of the loopback address: requests need `token`; a Host or Origin of any
-    other place is refused, which a browser sends for a page that has been made to lead here."""
+    """The server as an ASGI application for `port` of the loopback address. Requests need `token`. Any other Host or
+    Origin is refused: a browser sends one for a page of another site, also after DNS rebinding."""
     names = [f"{host}:{port}" for host in (HOST, "localhost")]
     security = TransportSecuritySettings(allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names])
     app = make_server(source).streamable_http_app(

@@ -25,7 +25,7 @@ _INSTANT = {"type": "string", "maxLength": 40, "description": "ISO 8601 (UTC wit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """What an agent may give: a value of `option`, or of the command's next argument."""
+    """A value that an agent may give: for `option`; if that is None, for the command's next argument."""
 
     name: str
     schema: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Argument:
     is_required: bool = False
     is_instant: bool = False
     is_file: bool = False
-    """The text of a file: the command gets the path of one with this text."""
+    """Whether the value is the text of a file: the command gets the path of a file with this text."""
 
     def value(self, given: Any, folder: Path) -> str:
         """The value as the command line takes it; UsageError for a text that is not an instant."""
@@ -76,9 +76,9 @@ class Tool:
     text: str
     arguments: tuple[Argument, ...] = ()
     writes: str | None = None
-    """The option for a file that the command has to write; it is thrown away."""
+    """The option for a file that the command has to write; the file is thrown away."""
     compares: bool = False
-    """Whether it compares the rules in force, for any input, with others; else they only judge a log."""
+    """Whether the command compares other rules with those in force. If not, the rules in force only apply to a log."""
 
     @property
     def input_schema(self) -> dict[str, Any]:

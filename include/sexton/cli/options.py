@@ -33,7 +33,7 @@ PROFILE_HELP = (
 INPUT, RULES, OUTPUT = "Input", "Rules", "Output"
 """Panels of --help."""
 OPTION = "option"
-"""Where the field that `option` declares has the option itself."""
+"""The key of the Typer option in the metadata of a field that `option` declares."""
 DEFAULT_ROWS = 50
 MAX_RETENTION_MINUTES = 2**31 - 1  # offsets.retention.minutes is an int in Kafka
 _END_MS = 253_402_300_800_000  # the year 10000: sums of instants and spans stay far from the end of int64
@@ -45,7 +45,7 @@ def complete_profile(incomplete: str) -> list[str]:
 
 
 def shared(usage: str, text: str, panel: str | None = None, **more: Any) -> Any:
-    """An option of `usage`, such as `--run DIR` or `--full`, in a panel of --help: for an Annotated type.
+    """A Typer option for an Annotated type, from `usage`, such as `--run DIR` or `--full`, in a panel of --help.
 
     `more` are other arguments of typer.Option.
     """
@@ -54,13 +54,13 @@ def shared(usage: str, text: str, panel: str | None = None, **more: Any) -> Any:
 
 
 def option(usage: str, text: str, panel: str | None = None, *, default: Any = None, **more: Any) -> Any:
-    """Declare a parameter, or a field of an object of options, as such an option with a default; `...`: required."""
+    """Declare a parameter, or a field of an object of options, as an option with a default; `...`: required."""
     shown = shared(usage, text, panel, **more)
     return field(default=MISSING if default is ... else default, metadata={OPTION: shown})
 
 
 flag = partial(option, default=False)
-"""One without a value."""
+"""`option` without a value."""
 required = partial(option, default=...)
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
@@ -105,7 +105,7 @@ class ClusterInput:
         return self.bootstrap_servers is not None or self.client_config_file is not None
 
     def client(self) -> "ClientConfig":
-        """The settings of a client; by default those of the cluster of SEXTON_BOOTSTRAP_SERVERS."""
+        """The settings of a client; if they name no brokers, with SEXTON_BOOTSTRAP_SERVERS."""
         from sexton.kafka.client import client_config, read_properties
         from sexton.settings import settings
 
@@ -117,14 +117,14 @@ class ClusterInput:
 
 
 def archive_uri(archive: str | None) -> str:
-    """The archive of the options, else of the settings."""
+    """The URI of the archive, from the option, else from the settings."""
     from sexton.settings import settings
 
     return archive or settings().archive_uri
 
 
 def open_archive_uri(archive: str | None) -> "tuple[pafs.FileSystem, str]":
-    """File system and folder of the archive of the options, else of the settings."""
+    """File system and folder of the archive (`archive_uri`)."""
     from sexton.archive.folder import filesystem
 
     return filesystem(archive_uri(archive))
@@ -171,7 +171,7 @@ def check_retention(minutes: int | None, option: str = "--retention-minutes") ->
 
 
 def parse_instant(text: str, option: str) -> int:
-    """Epoch milliseconds of an instant: itself epoch milliseconds, or ISO 8601 (UTC without a zone)."""
+    """Epoch milliseconds of an instant, given as epoch milliseconds or in ISO 8601 (UTC if it has no zone)."""
     try:
         at_ms = whole_number(text)
     except ValueError:
@@ -195,7 +195,7 @@ def parse_optional_instant(text: str | None, option: str) -> int | None:
 
 
 def parse_partition(text: str, where: str) -> tuple[str, int | None]:
-    """The topic of `TOPIC[:PARTITION]`, and the partition if it is named; topic names contain no colon."""
+    """The topic of `TOPIC[:PARTITION]`, and the partition if there is one; topic names contain no colon."""
     topic, colon, partition = text.partition(":")
     if not topic or (colon and not (partition.isascii() and partition.isdigit())):
         raise UsageError(f"not TOPIC or TOPIC:PARTITION: {text!r}", where=where, fix="such as orders or orders:0")

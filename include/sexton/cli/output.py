@@ -28,7 +28,7 @@ _READER: ContextVar[tuple[Callable[[Mapping[str, Any]], None], Callable[[str], N
 MISSING = "-"
 PIPE_COLUMNS = 120
 CELL_CELLS = 300
-"""Longest text of a cell on a terminal: sentences that quote names, and names."""
+"""Maximum length of a text in a cell on a terminal: a name, or a sentence that quotes names."""
 UNDECODABLE = UndecodableInput.exit_code
 
 
@@ -45,7 +45,7 @@ def print_line(text: str = "") -> None:
 
 @contextmanager
 def answer_into(document: Callable[[Mapping[str, Any]], None], aside: Callable[[str], None]) -> Iterator[None]:
-    """Within it, answers for machines and asides go to these functions of the caller and not to stdout and stderr."""
+    """In this context, JSON documents go to `document` and asides to `aside`, instead of stdout and stderr."""
     before = _READER.set((document, aside))
     try:
         yield
@@ -62,7 +62,7 @@ def print_aside(text: str) -> None:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print an answer for machines; dataclasses in it are objects of their fields."""
+    """Print an answer as JSON; a dataclass in it becomes an object of its fields."""
     if (reader := _READER.get()) is not None:
         reader[0](document)
         return
@@ -70,7 +70,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def print_json_rows(document: Mapping[str, Any], name: str) -> None:
-    """Print an answer for machines, in which `document[name]` are many rows: one a line, as they come."""
+    """Print an answer as JSON whose `document[name]` are many rows: one row a line, as the iterable yields them."""
     if (reader := _READER.get()) is not None:
         reader[0](document)
         return
@@ -120,7 +120,7 @@ def print_left_out(rows: int) -> None:
 
 
 def _print_plain(rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their cells, and no wider than a name may be: one of 32 KB would pad every other line."""
+    """Columns are as wide as their cells, but at most NAME_CELLS: a name of 32 KB would pad every other line."""
     widths = [min(max(cell_len(row[number]) for row in rows), NAME_CELLS) for number in range(len(rows[0]))]
     for row in rows:
         cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
@@ -128,7 +128,7 @@ def _print_plain(rows: Sequence[Sequence[str]]) -> None:
 
 
 def _cell(value: object, *, is_short: bool) -> str:
-    """A value as people see it: long text whole in a pipe, for other programs, and shortened on a terminal."""
+    """A value as text; a long text is complete in a pipe, for other programs, and shortened on a terminal."""
     if not isinstance(value, str):
         return MISSING if value is None else str(value)
     return short(value, CELL_CELLS) if is_short else visible(value)
@@ -173,7 +173,7 @@ def print_notes(view: "CoordinatorView") -> int:
 
 
 def print_view_json(view: "CoordinatorView", operation: str, answer: dict[str, Any]) -> int:
-    """Print a coordinator's answer for machines, with profile and warnings; returns the exit code."""
+    """Print a coordinator's answer as JSON, with profile and warnings; returns the exit code."""
     print_doubts(view.doubts)
     profile = view.coordinator.profile
     head = {"operation": operation, "profile": profile.text, "is_proven": profile.is_proven}

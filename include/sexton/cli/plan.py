@@ -38,7 +38,7 @@ def plan(
     # what a policy expires, by owner and rule
     sexton plan --archive s3://keep/offsets --policy policy.yaml --out plan --tree
 
-    # from a broker's disk, to be read only: the plan is not kept
+    # from a broker's disk: you can read this plan, but it is not stored
     sexton plan --segments backup --retention-minutes 1440 --out plan
 
     # for scripts
@@ -134,7 +134,7 @@ def _print(made: "Planned", out: Path, replay: ReplayInput, *, tree: bool) -> No
         return
     shown = uri_without_login(str(replay.archive))
     print_line(f"see it       sexton show plan {record.plan_id} --archive {shown}")
-    # Without --policy apply would use the setting's, and refuse this plan.
+    # Without --policy, apply would compare the plan with the policy of the settings, and refuse it.
     by = "" if replay.policy is None else f" --policy {replay.policy}"
     print_line(f"to apply it  sexton apply {record.plan_id} --archive {shown}{by} --plan-sha256 {made.plan.sha256}")
     print_line("             with --sink coordinator --approved-by NAME, as the principal that may delete")

@@ -100,7 +100,7 @@ def rehearse(
 
 
 def _source(log: LogInput) -> "tuple[LogSource, int | None, str | None]":
-    """The log, the instant up to which it is read, and the profile that is known: that of a run."""
+    """The log, the instant up to which it is read, and the profile of the run (None without a run)."""
     if sum(place is not None for place in (log.segments, log.archive, log.run)) != 1:
         raise UsageError("give one of --segments DIR, --archive URI and --run DIR", fix="see `sexton rehearse --help`")
     log.check_cluster()

@@ -142,12 +142,12 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _print_kinds(rows: list[dict[str, Any]]) -> None:
-    """For each kind what it is, who would notice, and what to do for its first row where a new copy is not enough."""
+    """Print for each kind its meaning, who would notice, and what to do beyond a new copy, for the kind's first row."""
     from sexton.replicas.advice import IF_IT_LEADS, MEANING
 
     for kind in dict.fromkeys(row["kind"] for row in rows):
         of_kind = [row for row in rows if row["kind"] == kind]
-        # By the first: what follows it quotes names, which may say the same.
+        # At its first occurrence: the text after it quotes names, which may contain it, too.
         copies, leads, steps = of_kind[0]["advice"].partition(IF_IT_LEADS)
         has_more = len(of_kind) > 1 and "`" in (steps or copies)
         more = f" (the first of {count(len(of_kind))}; --json has the commands of each)" if has_more else ""
@@ -157,7 +157,7 @@ def _print_kinds(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_repair(rows: list[dict[str, Any]], states: list[dict[str, Any]]) -> None:
-    """How to repair each wrong replica, whatever the kinds; first the log partitions where none is right in all."""
+    """Print how to repair each wrong replica, after the log partitions in which no replica is right everywhere."""
     from sexton.replicas.advice import replace_copy
 
     wrong: dict[str, Counter[int]] = {}

@@ -23,7 +23,7 @@ PROBE_COLUMNS = (
 COPY_COLUMNS = ("LOG-PARTITION", "BROKER", "ROLE", "LOG-START", "HIGH-WATERMARK", "LAST-STABLE", "SIZE", "ERROR")
 FAILED = 1
 PROBE_TIMEOUT_MS = 10_000
-"""A probe is quick: a broker that needs longer does not answer."""
+"""A probe is quick: a broker that needs longer counts as not answering."""
 
 LogPartitions = Annotated[
     list[int] | None,
@@ -79,8 +79,9 @@ def copy(
 ) -> int:
     """Copy each broker's replica of the offsets topic, byte for byte, into a folder with the layout of its disk.
 
-    Followers serve consumers from their own log, up to their own high watermark, so only READ is needed and no disk.
-    Every command that reads a broker's disk also reads these folders: compare them, or audit one with --segments.
+    Followers serve consumers from their own log, up to their own high watermark, so READ is enough, without access to
+    the disks. Every command that reads a broker's disk also reads these folders: compare them, or audit one with
+    --segments.
 
     A replica that cannot be read completely is left out, and listed with its error. Reassignments, lag and bad batches
     are listed, too. Exit code 1 if a replica is left out, 5 if bytes are damaged on a broker.

@@ -63,10 +63,10 @@ def restore(
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
 ) -> int:
-    """Restore committed offsets: first show a diff of then and now, then with --apply commit the offsets.
+    """Restore committed offsets: show how past and present offsets differ; with --apply, commit the past ones.
 
-    Groups with members are refused, as their coordinator refuses them; so are offsets that have changed since the diff.
-    Newer commits are kept unless --overwrite is given.
+    Groups with members are refused, because their coordinator refuses such commits. Offsets that have changed since the
+    diff was shown are refused, too. Newer commits are kept unless --overwrite is given.
 
     # undo a plan: what did it remove, what is there now, what would come back?
     sexton restore --from-ledger 3f2a...
@@ -152,8 +152,8 @@ def show_or_apply(
     servers: str = SERVERS,
     allowance: "Allowance | None" = None,
 ) -> "tuple[RestorePlan, RestoreSummary | None, int]":
-    """Show the restore of a source, which is then kept in the archive unless it does nothing; apply it if somebody has
-    approved it. Returns the restore, its outcome (None if it was only shown) and the exit code."""
+    """Make the restore of a source, and store it in the archive unless it does nothing; or take a stored restore. Show
+    it, and apply it if `approved_by` is given. Returns the restore, its summary (None if only shown), the exit code."""
     from sexton.execution.engine import Clocks
     from sexton.execution.restore.apply_restore import apply_restore, is_done
     from sexton.execution.restore.diff import make_restore

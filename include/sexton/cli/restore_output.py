@@ -15,7 +15,7 @@ COLUMNS = ("GROUP", "TOPIC", "PARTITION", "WHAT", "THEN", "NOW", "WRITTEN", "WHY
 OUTCOME_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "OUTCOME", "WRITTEN", "ERROR")
 NOT_DONE = 1
 _OUTCOME = {"outcome", "error", "found", "written_log_offset"}
-"""What JSON has of an item's result."""
+"""The fields of an item's result that JSON has."""
 
 
 def cannot_come_back(plan: "RestorePlan") -> list[str]:
@@ -51,7 +51,7 @@ def print_restore(plan: "RestorePlan", limit: int, *, servers: str = SERVERS, js
         print_line()
         print_line("Kafka's own commands for it (no metadata comes back, offsets outside of a log move to its ends):")
         for line in (line for command in commands for line in command.split("\n")):
-            print_line(line)  # not indented: the mark that ends the file has to begin its line
+            print_line(line)  # not indented: the line that ends the here-document must not be
     return 0
 
 

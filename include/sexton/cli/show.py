@@ -25,7 +25,7 @@ def plan(plan_id: PlanId, *, archive: ArchiveUri = None, cluster_id: ClusterId =
     # a plan as its approval shows it
     sexton show plan 3f9c... --archive archive
 
-    # the number that an approval is bound to
+    # the hash that an approval is bound to
     sexton show plan 3f9c... --json | jq -r .sha256
     """
     from sexton.plans.read_plan import read_plan

@@ -78,7 +78,7 @@ def transactions(
     # a past instant, from archives that `sexton snapshot --transactions` has filled
     sexton transactions --archive s3://keep/offsets --as-of 2026-11-21T04:00:00Z
 
-    # how many transactional ids would expire at once with one day instead of seven?
+    # how many transactional ids would expire immediately with one day instead of seven?
     sexton transactions --segments backup --expiration-ms 86400000
 
     # how many hang, run, complete, for scripts
@@ -104,7 +104,7 @@ def transactions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Input:
-    """The log to replay, and the cluster to ask. `refusal`: this principal may not read the states."""
+    """The log to replay, and the cluster to query. `refusal`: the principal may not read __transaction_state."""
 
     log: LogInput
     config: "ClientConfig | None"
@@ -113,7 +113,7 @@ class _Input:
 
 @contextmanager
 def _input(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> Iterator[_Input]:
-    """What is given; without a log, both topics are copied from the cluster first."""
+    """The input of the options; without a log, both topics are copied from the cluster first."""
     if log.is_log:
         yield _Input(log=log, config=cluster.client() if cluster.is_given else None)
         return
@@ -158,7 +158,7 @@ def _audit(given: _Input, folder: "RunFolder", record: "RunRecord", *, taken_at_
             taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
             release=release,
         )
-    # When a disk was copied is not known unless --taken-at says it: not before its newest batch.
+    # Without --taken-at, the instant of a disk's copy is not known, but it is after the newest batch.
     read_until_ms = record.as_of_ms if log.as_of is not None else taken_at_ms or source.taken_at_ms or record.as_of_ms
     rows = [
         [row for part in record.log_partitions for row in folder.read_table(name, part).to_pylist()]

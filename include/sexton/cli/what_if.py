@@ -31,7 +31,7 @@ GROUP_COLUMNS = ("GROUP", "STATE", "NEWLY-LOST", "SPARED", "LOST-IN-ALL", "OF", 
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "COMMITTED", "IN-FORCE", "WHAT-IF", "BY")
 _RULES, _AGAINST = "Rules to compare", "Rules in force"
 _WHOLE = {(True, True): "yes, as before", (False, True): "yes", (True, False): "spared", (False, False): "no"}
-"""Whether a group is lost as a whole: by the rules in force, and by the others."""
+"""(lost as a whole by the rules in force, lost as a whole by the proposed rules) -> text of the cell."""
 
 
 def what_if(

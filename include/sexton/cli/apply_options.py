@@ -30,7 +30,7 @@ def check_approved(approved_by: str | None, *, option: str, what: str) -> None:
 def progress_until_terminated(label: str, *, is_quiet: bool) -> Iterator[Callable[[int, int], bool]]:
     """A progress bar: a function to call with (done, total) after each step, which returns whether to go on.
 
-    It returns False after a SIGTERM: the process has finished its step, and ends once the outcome is recorded.
+    After a SIGTERM it returns False: the process finishes the current step, records the outcome and ends.
     """
     received: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))

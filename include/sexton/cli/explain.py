@@ -317,7 +317,7 @@ def _transactions(
         taken_at_ms=now_ms(),
         release=release,
     )
-    # The instant of a disk's copy is not known, but it is after the newest batch.
+    # When the disk was copied is unknown: assume the earliest possible instant, after its newest batch.
     until_ms = view.as_of_ms or source.taken_at_ms or part.max_timestamp_ms + 1
     return holder_rows(
         found,
@@ -345,7 +345,7 @@ def _spread(
 def _without_log(
     group: str, asked: Target, log: LogInput, retention_minutes: int | None, *, quiet: bool
 ) -> Answer | None:
-    """The answer from published tables, or from admin snapshots, which give intervals; None if a log has it."""
+    """The answer from published tables, or from admin snapshots, which give intervals; None if the log answers."""
     as_of_ms, is_requested = parse_optional_instant(log.as_of, "--as-of"), partial(_is_asked, asked)
     if not log.is_log:
         from sexton.history.published_story import published_story

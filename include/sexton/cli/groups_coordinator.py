@@ -38,7 +38,7 @@ def coordinator(
 
     view = log.view()
     count = view.coordinator.partition_count
-    if count is None:  # then the log partition that has a group is the group's
+    if count is None:  # then a group's log partition is the one that has its records
         log_partition_of = view.coordinator.log_partition_of
         owners = [
             FoundCoordinator(group_id=group, error=Error.NONE, log_partition=log_partition_of(group))

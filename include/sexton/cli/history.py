@@ -102,7 +102,7 @@ def build(
 
 
 def _archived(place: "Folder", log: LogInput) -> str:
-    """The URI of a new archive with the segments; it stays until all instants are published."""
+    """Import the segments into an archive, which stays until all instants are published; returns its URI."""
     from sexton.pipeline import import_log
 
     directory, *others = map(str, log.segments or ())

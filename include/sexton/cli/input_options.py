@@ -187,7 +187,7 @@ class ReplayInput(LogInput):
 
     @property
     def folders(self) -> list[Path]:
-        """The folders that are read; none for a URI."""
+        """The local folders that are read; empty if the archive is a URI."""
         places = _texts(self.segments) or [str(self.archive)]
         return [Path(place) for place in places if "://" not in place]
 

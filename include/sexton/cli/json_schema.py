@@ -73,7 +73,7 @@ def schema(declaration: Any) -> dict[str, Any]:
 
 
 class _Generator(GenerateJsonSchema):
-    """Pydantic's generator, for what is printed: all fields of dataclasses and models are, so defaults are left out."""
+    """Pydantic's generator, for printed answers: these have every field of a dataclass or model, so no defaults."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False

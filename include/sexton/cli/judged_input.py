@@ -86,7 +86,7 @@ def judged_tables(log: LogInput) -> "RunTables":
 
 
 def published(log: LogInput) -> "tuple[Lake, PublishedRun]":
-    """The newest published run, of those at or before --as-of if it is given."""
+    """The newest published run; with --as-of, the newest one at or before that instant."""
     from sexton.lake.catalog import open_lake
     from sexton.lake.read import published_at, runs_of_cluster
 

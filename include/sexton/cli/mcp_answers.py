@@ -27,7 +27,7 @@ MAX_BYTES = 100_000
 _NESTED, _CHARS = 50, 2_000
 """Maximum lengths of a list within a row, and of a text."""
 _SHORTER = (5, 200)
-"""The same limits, if even a page of one row is longer than MAX_BYTES."""
+"""The same two limits, used if even a page of one row is longer than MAX_BYTES."""
 
 
 class Page(Answer):

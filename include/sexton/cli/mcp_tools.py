@@ -208,7 +208,7 @@ TOOLS = (
         text="Which instants does the archive cover? Clusters, log partitions and lineages, and what is missing.",
     ),
 )
-"""A tool is offered where the server was given an input of one of its kinds."""
+"""The server offers a tool if it was given an input of one of the tool's kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +222,7 @@ class AgentInput:
 
     @property
     def kinds(self) -> dict[str, Options]:
-        """The options of each kind of input that is given; published tables where none is."""
+        """Kind of input that is given -> its options; PUBLISHED if no input is given."""
         given, found = [*self.log.given()], dict[str, Options]()
         own = {name: [one for one in given if one[0] == name] for name in ("--segments", "--archive", "--run")}
         shared = [one for one in given if one[0] not in own]

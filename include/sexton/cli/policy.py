@@ -130,8 +130,8 @@ def show(
 ) -> int:
     """Show what a policy decides about each offset of a group: by which hold or rule, and why not by the others.
 
-    The policy is applied at --as-of, at the instant of a run, or now. For a group without offsets, the decision on the
-    group is shown.
+    The decisions are those at --as-of, at the instant of the run, or now. For a group without offsets, it shows the
+    decision on the group.
 
     # which rule decides about each offset of a group, and why not the others?
     sexton policy show ci-build-7 --policy policy.yaml --archive s3://keep/offsets

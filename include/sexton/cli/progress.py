@@ -15,7 +15,7 @@ SPEED_S = 600.0
 
 @contextmanager
 def bar(label: str, *, is_quiet: bool, in_percent: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar with the time left, updated by calls with (done, total): steps, or with `in_percent` bytes."""
+    """A progress bar with the time left, updated by calls with (done, total), in steps, or in bytes if `in_percent`."""
     if AS_JSON.get():
         yield ProgressLines(label).at
         return

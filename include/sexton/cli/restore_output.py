@@ -51,7 +51,7 @@ def print_restore(plan: "RestorePlan", limit: int, *, servers: str = SERVERS, js
         print_line()
         print_line("Kafka's own commands for it (no metadata comes back, offsets outside of a log move to its ends):")
         for line in (line for command in commands for line in command.split("\n")):
-            print_line(line)  # not indented: the line that ends the here-document must not be
+            print_line(line)  # not indented: the end mark of a here-document has to begin its line
     return 0
 
 

@@ -158,7 +158,7 @@ def _audit(given: _Input, folder: "RunFolder", record: "RunRecord", *, taken_at_
             taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
             release=release,
         )
-    # Without --taken-at, the instant of a disk's copy is not known, but it is after the newest batch.
+    # Without --taken-at, assume that the disk was copied at the earliest possible instant, after its newest batch.
     read_until_ms = record.as_of_ms if log.as_of is not None else taken_at_ms or source.taken_at_ms or record.as_of_ms
     rows = [
         [row for part in record.log_partitions for row in folder.read_table(name, part).to_pylist()]

@@ -45,7 +45,7 @@ class LogOf:
     _gone: dict[Stage, frozenset[int]] = field(default_factory=dict)
 
     def load(self, profile: Profile, stage: Stage | None = None, *, stops_at_failure: bool = False) -> Loaded:
-        """The result of a load by a release, as the log partition is, or at a stage."""
+        """The result of a release's load of the log partition as it is, or at a stage."""
         is_kept = stage is None and not stops_at_failure
         if is_kept and profile.text in self._loads:
             return self._loads[profile.text]

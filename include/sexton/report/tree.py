@@ -27,7 +27,7 @@ def plan_tree(losses: Iterable[Losses]) -> Iterator[str]:
 
 
 def what_if_tree(rules: Iterable[ComparedRule]) -> Iterator[str]:
-    """The lines of the tree of what other rules remove, what of it is newly lost, and what they spare."""
+    """The lines of the tree of what other rules remove, how much of that is newly lost, and what they spare."""
     leaves: list[_Leaf] = [
         (one, one.by, Counter(lost=one.lost_proposed, new=one.newly_lost, spared=one.spared, whole=one.whole_groups))
         for one in rules

@@ -116,7 +116,7 @@ class TombstoneCount(SummaryPart):
 
 
 class GroupLine(SummaryPart):
-    """One group; `due` offsets expire at the broker's next sweep, the first of the others at `next_expiry_ms`."""
+    """One group; `due` offsets expire at the broker's next sweep, the first other offset at `next_expiry_ms`."""
 
     group_id: str
     log_partition: int
@@ -130,7 +130,7 @@ class GroupLine(SummaryPart):
 
 
 class TransactionLine(SummaryPart):
-    """A producer with pending offsets; `age_ms` at as_of, None when its first record has no timestamp."""
+    """A producer with pending offsets; `age_ms` is the age at as_of, None if its first record has no timestamp."""
 
     producer_id: int
     producer_epoch: int

@@ -91,7 +91,7 @@ def airflow_access() -> Access:
 def same_origin(request: Request) -> None:
     """Raise 403 for a request that a page of another site makes a browser send with the user's cookie (CSRF).
 
-    GET is allowed, because it changes no state here; a bearer token is, because no browser adds it unasked.
+    GET is allowed, because it changes no state here; a bearer token is, because browsers do not add one automatically.
     """
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return

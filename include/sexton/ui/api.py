@@ -83,7 +83,7 @@ def get_offsets(view: AnyView, query: OffsetQueryParam) -> Page:
 
 @router.get("/lost")
 def get_lost(view: AnyView, days: Days = 30) -> LostOffsets:
-    """Lost offsets counted by day and cause, up to the run, and the groups that lost most; null: a day without run."""
+    """Lost offsets, counted by day and cause up to the run; groups that lost most. null for days without a run."""
     return lost_offsets(view.tables, view.until_now, days=days)
 
 

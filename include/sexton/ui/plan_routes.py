@@ -45,7 +45,7 @@ def show_ledger(view: PublishedView, plan_id: PlanId, page: PageNumber = 1) -> s
 
 @api.get("/plans")
 def get_plans(view: AnyView) -> list[PlanLine]:
-    """Plans of the newest runs, the newest first, with what each would delete and its outcome."""
+    """Plans of the newest runs, the newest first, each with its number of tombstones, its status and its outcomes."""
     return plan_lines(view.tables, view.own_runs[-PLANS_A_PAGE:])
 
 

@@ -39,7 +39,7 @@ _HEAD_BYTES = 64 << 10
 
 
 class LogParts:
-    """The log partitions of `source` at an instant, read by the rules of `profile` or of what `choose` returns."""
+    """The log partitions of `source` at an instant, read by the rules of `profile` or of the one that `choose` sets."""
 
     def __init__(self, source: LogSource, *, profile: Profile = NEWEST, as_of_ms: int | None, taken_at_ms: int) -> None:
         self.profile = profile

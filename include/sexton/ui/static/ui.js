@@ -1,5 +1,5 @@
-// The dashboard's own behaviour: colours and language, the time slider, local times, plots. Every page works without it,
-// but for the plots, whose numbers are then in the API.
+// The dashboard's own behaviour: colours and language, the time slider, local times, plots. Every page works without
+// this script, except for the plots, whose numbers are also in the API.
 "use strict";
 
 (() => {
@@ -7,10 +7,10 @@
     try { return localStorage.getItem(key); } catch { return null; }
   };
   const remember = (key, value) => {
-    try { localStorage.setItem(key, value); } catch { /* a browser that keeps nothing */ }
+    try { localStorage.setItem(key, value); } catch { /* storage is disabled */ }
   };
 
-  // Colours: our own choice, else Airflow's (it keeps `theme` in the same place), else the system's.
+  // Colours: the choice made here, else in Airflow (which also stores `theme` in localStorage), else in the system.
   const chosenTheme = () => remembered("sexton-theme") || remembered("theme");
   const applyTheme = () => {
     const theme = chosenTheme();
@@ -24,7 +24,7 @@
     document.cookie = `sexton_language=${language}; path=${document.body.dataset.base || "/"}; SameSite=Lax; max-age=31536000`;
   };
 
-  // Airflow's own language, once, where nobody has chosen another here.
+  // Use Airflow's language the first time, if no language has been chosen here.
   const followAirflow = () => {
     const theirs = remembered("i18nextLng");
     if (!theirs || /(^|; )sexton_language=/.test(document.cookie) || new URL(location.href).searchParams.has("lang")) return;
@@ -94,12 +94,12 @@
       select.addEventListener("change", () => location.assign(select.value));
     }
     document.addEventListener("htmx:configRequest", (event) => {
-      // What is empty is no part of the question, nor of its address.
+      // Leave empty parameters out of the request and its URL.
       const asked = event.detail.parameters;
       for (const name of Object.keys(asked)) if (asked[name] === "") delete asked[name];
     });
     document.addEventListener("htmx:beforeSwap", (event) => {
-      // FastAPI's own 422 is JSON and repeats what was asked: nothing but HTML is read as HTML.
+      // FastAPI's own 422 is JSON and repeats the request's values: never show a response as HTML unless it is HTML.
       const kind = event.detail.xhr.getResponseHeader("Content-Type") || "";
       if (!kind.startsWith("text/html")) event.detail.serverResponse = "";
     });
@@ -113,7 +113,7 @@
     });
   };
 
-  // Within Airflow this page is framed: a link to a page of Airflow's own belongs into the window around it.
+  // Within Airflow this page is in a frame: open a link to a page of Airflow in the window around the frame.
   const airflowLinks = () => {
     if (window.parent === window) return;
     document.addEventListener("click", (event) => {
@@ -128,7 +128,7 @@
 
   const colour = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 
-  // light-dark() is resolved where a colour is used, not in a variable: let the browser resolve it.
+  // A variable has light-dark() unresolved: only a property that uses the colour has it resolved by the browser.
   const resolved = (name) => {
     const probe = document.createElement("span");
     probe.style.color = `var(${name})`;
@@ -176,7 +176,7 @@
       ...(isSpan ? { scales: { y: { range: (_, __, most) => [0, 1.05 * (most || 1)] } } } : {}),
       axes: [
         { ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((at) => minuteText(at * 1000).slice(...(step < 86_400 ? [11, 16] : [5, 10]))) },
-        // Digits as fine as the steps are: two ticks never read the same.
+        // As many digits as the step needs, so that no two ticks have the same label.
         { ...axis, ...(isSpan ? { incrs: SPAN_STEPS } : {}), size: (_, labels) => 16 + 7.4 * Math.max(6, ...(labels ?? []).map((each) => String(each).length)), values: (_, ticks, __, ___, step) => ticks.map((value) => (isSpan ? span(value) : step < Math.abs(value) / 100 ? plain(value) : compact(value))) },
       ],
       series: [
@@ -261,7 +261,7 @@
     airflowLinks();
     localTimes(document);
     plots();
-    // A narrow window begins with the newest of a plot that is wider.
+    // If a plot is wider than the window, show its newest part first.
     for (const box of document.querySelectorAll("[data-newest-right] .scroll")) box.scrollLeft = box.scrollWidth;
   });
 })();

@@ -26,7 +26,7 @@ class _NotImported(MetaPathFinder):
 def start() -> int:
     """Run the command that the arguments of the process name, and return its exit code."""
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of numpy's linear algebra, which nothing here uses
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for numpy's linear algebra, which nothing here uses
     sys.meta_path.insert(0, _NotImported())
     from sexton.cli import main
 

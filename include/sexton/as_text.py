@@ -14,7 +14,7 @@ def ms_of(moment: datetime) -> int:
 
 
 def now_ms() -> int:
-    """This machine's clock."""
+    """The time by this machine's clock, in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -29,7 +29,7 @@ def some(number: int, noun: str) -> str:
 
 
 def compact(number: int) -> str:
-    """At most four characters and a unit, for axes: 12345 -> `12.3 k`."""
+    """At most one decimal and a unit, for axes: 12345 -> `12.3 k`."""
     for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
         if abs(number) >= size:
             return f"{number / size:.1f}".removesuffix(".0") + f" {unit}"

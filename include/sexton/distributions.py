@@ -1,8 +1,8 @@
 """Checks before anything starts that the installed Python packages fit together.
 
-pyspark and pyspark-client ship the same files, Spark's jars come with pyspark or from SPARK_HOME, and foreign
-constraints (Airflow's, a base image's) may install another release than ours. Such a mix fails late, or silently gives
-wrong results. This module reads metadata only; `doctor` compares files, too.
+pyspark and pyspark-client ship the same files, Spark's jars come with pyspark or from SPARK_HOME, and constraints of
+others (Airflow's, a base image's) may install a release that Sexton does not support. Such a mix fails late, or
+silently gives wrong results. This module reads metadata only; `doctor` compares files, too.
 """
 
 import re
@@ -16,7 +16,7 @@ from sexton.settings import variable
 OURS = "sexton"
 INSTALL = "run `make install`, or install what requirements.txt names into an environment of its own"
 PIPELINE = "pip install 'sexton[pipeline]'"
-"""Brings what only the DAGs and the embedded system need."""
+"""Installs the packages that only the DAGs and the embedded system need."""
 _CORE_JAR = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
 _VERSION = re.compile(r"""__version__[^=]*=\s*["']([^"']+)["']""")
 
@@ -30,7 +30,7 @@ def version_of(distribution: str) -> str | None:
 
 
 def has_pipeline() -> bool:
-    """Whether anything of the extra `pipeline` is installed."""
+    """Whether any package of the extra `pipeline` is installed."""
     return any(version_of(name) for name in ("apache-airflow", "pyspark", "great-expectations"))
 
 
@@ -42,7 +42,7 @@ def require_fit() -> None:
 
 
 def spark_mix() -> list[str]:
-    """A sentence for each part of Spark with another release than pyspark."""
+    """A sentence for each part of Spark whose release differs from pyspark's."""
     wanted = version_of("pyspark")
     if wanted is None:
         return []
@@ -52,13 +52,13 @@ def spark_mix() -> list[str]:
 
 
 def unmet(*, missing: bool = False) -> list[str]:
-    """A sentence for each package of an unsupported version; with `missing` also for each that is not installed."""
+    """A sentence for each package with an unsupported version; with `missing` also for each that is not installed."""
     try:
         needs = metadata.requires(OURS) or []
     except metadata.PackageNotFoundError:
-        return []  # run from its source
+        return []  # Sexton is not installed: it runs from its source
     found, extra = [], "pipeline" if has_pipeline() else ""
-    from packaging.requirements import Requirement  # late: most processes only ask for versions
+    from packaging.requirements import Requirement  # imported late: most processes only call version_of
 
     for need in map(Requirement, needs):
         if need.marker is not None and not need.marker.evaluate({"extra": extra}):
@@ -72,7 +72,7 @@ def unmet(*, missing: bool = False) -> list[str]:
 
 
 def _versions_on_disk() -> Iterator[tuple[str, str]]:
-    """Spark's releases by the names of its jars and by its Python package."""
+    """Yield where Spark was found, and its release there: from the names of its jars and from its Python package."""
     package = Path(str(metadata.distribution("pyspark").locate_file("pyspark")))
     homes = {"pyspark's jars": package / "jars"}
     if home := variable("SPARK_HOME"):

@@ -1,6 +1,6 @@
 """Checks whether this machine can run Sexton. Each check examines one thing, and reports what it found and the fix.
 
-Checks change nothing: no jar is fetched, nothing is started. `cli.doctor` prints the results.
+Checks fetch no jar and start nothing. `cli.doctor` prints the results.
 """
 
 import base64
@@ -35,9 +35,9 @@ NO_DISK_BYTES = 1 * 1024**3
 CONNECT_TIMEOUT_MS = 5_000
 RETRY_FOR_S = 5
 GROUPS_CHECKED = 100
-"""The most held groups whose ACLs are checked: each takes a few requests."""
+"""Maximum number of groups under holds whose ACLs are checked: each group takes a few requests."""
 SHOWN = 8
-"""The most missing ACLs that are named."""
+"""Maximum number of missing ACLs that are named."""
 INSTALL = "run `make install`"
 NO_PIPELINE = f"not installed; the DAGs and `make up` need it: {distributions.PIPELINE}"
 
@@ -57,8 +57,8 @@ class Check:
 def examine(
     config: Settings, *, client: "ClientConfig | None" = None, policy: "Policy | None" = None
 ) -> Iterator[Check]:
-    """Run every check; with `client` also check that the cluster answers, and that it lets `sexton keep` carry out the
-    holds of `policy`.
+    """Run every check. With `client` also check that the cluster answers, and, if a hold of `policy` has `keep`, that
+    the client has the ACLs that `sexton keep` needs.
 
     A check that raises an unexpected error is reported as a problem.
     """
@@ -102,7 +102,7 @@ def check_python(version: tuple[int, ...]) -> Check:
 
 
 def check_java(config: Settings) -> Check:
-    """Check for a Java that Spark and the broker support; others that were found are named."""
+    """Check for a Java that Spark and the broker support; Javas that were found but are not used are named."""
     from sexton.java import find_java
 
     java = find_java(config.cache, variable("JAVA_HOME"), variable("PATH"))
@@ -111,7 +111,7 @@ def check_java(config: Settings) -> Check:
 
 
 def check_spark() -> Check:
-    """Check that pyspark and pyspark-client, which ship the same files, have one version and unaltered files."""
+    """Check that pyspark and pyspark-client, which ship the same files, have equal versions and unaltered files."""
     versions = {name: distributions.version_of(name) for name in ("pyspark", "pyspark-client")}
     if versions["pyspark"] is None:
         return Check("Spark", "problem", "pyspark is not installed", fix=INSTALL)
@@ -136,7 +136,7 @@ def check_packages() -> Check:
 
 
 def altered_files(first: str, second: str) -> list[str]:
-    """Files that both distributions ship and whose bytes are not what both RECORDs say."""
+    """Files that both distributions ship and whose SHA-256 is not the one in both RECORD files."""
     one, other = _recorded(first), _recorded(second)
     return sorted(
         name
@@ -146,7 +146,7 @@ def altered_files(first: str, second: str) -> list[str]:
 
 
 def check_iceberg() -> Check:
-    """An Iceberg runtime jar is made for one minor release of Spark and fails on every other."""
+    """Check that the pinned Iceberg runtime jar is made for this Spark: it fails on every other minor release."""
     from sexton.kafka.jars import read_lock
 
     wanted = ".".join((distributions.version_of("pyspark") or "?").split(".")[:2])
@@ -160,9 +160,9 @@ def check_iceberg() -> Check:
 
 
 def check_jars(folder: Path) -> Check:
-    """Check that Spark's jars are complete and have the pinned bytes; Kafka's, too, if any is there.
+    """Check that Spark's jars are complete and have the pinned bytes. If any of Kafka's jars is there, check them, too.
 
-    Kafka's jars are needed only for the embedded broker.
+    Only the embedded broker needs Kafka's jars.
     """
     from sexton.kafka.jars import is_intact, read_lock
 
@@ -204,7 +204,7 @@ def check_disk(home: Path) -> Check:
 
 
 def check_broker_port(config: Settings) -> Check:
-    """Check that the port of a broker on this machine is free."""
+    """Check that the first port of SEXTON_BOOTSTRAP_SERVERS is free, if that address is on this machine."""
     host, _, port = config.bootstrap_servers.split(",")[0].rpartition(":")
     if host not in (HOST, "localhost"):
         return Check("broker port", "ok", f"{config.bootstrap_servers} is not on this machine")
@@ -212,7 +212,7 @@ def check_broker_port(config: Settings) -> Check:
 
 
 def check_port(name: str, port: int, *, setting: str) -> Check:
-    """Check that `port`, set by `setting`, is free. In use is a warning: it matters only for the embedded system."""
+    """Check that `port`, set by `setting`, is free; else warn only, because only the embedded system needs the port."""
     try:
         probe_port(port)
     except OSError as error:
@@ -237,7 +237,7 @@ def check_cluster(client: "ClientConfig") -> Check:
 
 
 def check_keep(client: "ClientConfig", policy: "Policy") -> Check:
-    """Check that these credentials have the ACLs that `sexton keep` needs, by the groups that are there now."""
+    """Check that these credentials have the ACLs that `sexton keep` needs for the groups that exist now."""
     from sexton.execution.compare_and_set import PREFIX
     from sexton.kafka.group_state import list_groups
     from sexton.kafka.rights import missing_to_keep, sees_all_groups

@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 
 def printable_traceback() -> str:
-    """The traceback of the exception that is handled, for a terminal or a log: its messages may quote any name."""
+    """The traceback of the exception being handled, without logins, and escaped because it may quote any name."""
     return "".join(f"{printable(line)}\n" for line in without_login(traceback.format_exc()).splitlines())
 
 
@@ -104,7 +104,7 @@ EXIT_MEANINGS = {
     UndecodableInput.exit_code: "some bytes could not be decoded",
     Refused.exit_code: "a guard refused",
 }
-"""What the exit codes say that another try does not change."""
+"""The meaning of each exit code that a retry would end with again."""
 
 
 class LogError(ValueError):
@@ -117,4 +117,4 @@ class LogError(ValueError):
 
 
 class TransitionError(ValueError):
-    """A group record on which the coordinator's replay throws, so that its load fails."""
+    """A group record on which the coordinator's replay throws, so that loading its log partition fails."""

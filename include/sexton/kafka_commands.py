@@ -1,7 +1,7 @@
-"""Kafka's own commands that do what Sexton proposes, as lines for a POSIX shell: what to type where Sexton is not.
+"""Kafka's own commands that do what Sexton proposes, as lines for a POSIX shell: to type where Sexton is not installed.
 
-Anybody may choose the letters of a group id, so every argument is quoted. `SERVERS` stands for the brokers where the
-input does not name them. Not here: that Kafka's tools check no plan, write no ledger and keep nothing to undo by.
+Clients choose group ids, which may contain any character, so every argument is quoted. `SERVERS` stands for the brokers
+where the input does not name them. Kafka's tools check no plan, write no ledger and keep nothing for an undo.
 """
 
 import shlex
@@ -13,7 +13,7 @@ _END = "END"
 
 
 def delete_offsets(group_id: str, partitions: Iterable[tuple[str, int]], *, servers: str = SERVERS) -> str:
-    """The command that deletes offsets of a group (OffsetDelete), by topic and partition."""
+    """The command that deletes a group's offsets for these topics and partitions (OffsetDelete)."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -31,15 +31,16 @@ def delete_group(group_id: str, *, servers: str = SERVERS) -> str:
 
 
 def reset_offsets(group_id: str, offsets: Mapping[tuple[str, int], int], *, servers: str = SERVERS) -> str:
-    """Two commands: one writes the file of offsets (topic,partition,offset), one commits it for a group without
-    members. Leader epochs and metadata do not come back by it, and an offset outside of its log is moved to an end."""
+    """Two commands: the first writes a file of offsets (topic,partition,offset), the second commits them for a group
+    without members. It restores no leader epochs and no metadata, and moves an offset that is outside of its
+    partition's log to the log's start or end."""
     rows = [f"{topic},{partition},{offset}" for (topic, partition), offset in sorted(offsets.items())]
     file = "\n".join([f"cat > {OFFSETS_FILE} <<'{_END}'", *rows, _END])
     return f"{file}\n{_of_group(group_id, servers, '--reset-offsets', '--from-file', OFFSETS_FILE, '--execute')}"
 
 
 def abort_transaction(arguments: str, *, servers: str = SERVERS) -> str:
-    """The command that ends a hanging transaction; `arguments` are those of `transactions.verdicts`."""
+    """The command that ends a hanging transaction; `arguments` come from `transactions.verdicts`."""
     return f"kafka-transactions.sh --bootstrap-server {shlex.quote(servers)} {arguments}"
 
 

@@ -6,10 +6,10 @@ HOST = "127.0.0.1"
 
 
 def probe_port(port: int) -> None:
-    """OSError if a program of this machine listens on a port.
+    """Raise OSError if a program on this machine listens on the port.
 
-    Bound, and not listened on: a process that another thread starts meanwhile has a copy of this socket until it
-    executes its program, and a port with a listening copy would seem to be in use.
+    This binds the port without listening on it: a child process that another thread forks meanwhile has this socket
+    until it calls exec, and a listening socket would make the port seem to be in use.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,8 @@
 """Identifies a process by its number and start, and finds out whether it still runs.
 
-Process numbers are reused, so a process is its number and its start. The start must not be an instant: when the clock
-is set, every process would seem to be another one (psutil adds the boot time, which moves with the clock). Used are:
+Process numbers are reused, so the number and the start together identify a process. The start must not be a wall-clock
+time: when the clock is set, every process would seem to be a new one (psutil adds the boot time, which moves with the
+clock). Sexton uses instead, on:
 
 - Linux: the start in clock ticks since boot (field 22 of /proc/PID/stat), and the boot id;
 - macOS: the start that the kernel recorded at the fork, in whole seconds (`ps -o lstart`; setting the clock does not
@@ -17,14 +18,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 TASK = "SEXTON_TASK"
-"""The variable by which a job knows the Airflow task that waits for it: `where`, its host, and `processes`, as JSON."""
+"""The environment variable that describes, as JSON, the Airflow task that waits for this job: `where` is the task's
+`host()`, `processes` are its process ids."""
 PROC = Path("/proc")
 _MACHINE = ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """A process of one boot of one machine. `started` only distinguishes processes; it is no instant."""
+    """A process on one machine since one boot. `started` only distinguishes processes; it is not an instant."""
 
     pid: int
     started: str
@@ -37,7 +39,7 @@ class _Found(NamedTuple):
 
 @cache
 def host() -> str:
-    """This boot of this machine and its process namespace: containers may share a host name."""
+    """Identifies this boot of this machine, and the process namespace, since containers may share a host name."""
     parts = [socket.gethostname()]
     for path in _MACHINE:
         try:
@@ -58,9 +60,9 @@ def process_id(pid: int) -> ProcessId:
 
 
 def has_ended(process: ProcessId) -> bool:
-    """Whether a process of this host has ended; a zombie has.
+    """Whether a process on this host has ended; a zombie counts as ended.
 
-    False for a process that may not be read, as under hidepid.
+    False for a process that this user may not read, for example if /proc is mounted with hidepid.
     """
     try:
         os.kill(process.pid, 0)
@@ -79,7 +81,7 @@ def _find(pid: int) -> _Found | None:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name before it may contain anything
+    fields = text.rpartition(")")[2].split()  # the process name, in parentheses, may contain anything
     return _Found(started=fields[19], is_zombie=fields[0] in "ZX")
 
 

@@ -36,7 +36,7 @@ ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """Part of the ids of DAGs, pools and connections."""
 
 AFTER_RUNS = "published"
-"""Instead of a cron: a DAG runs after a run that makes it due is published."""
+"""Value of a schedule instead of a cron: the DAG runs after a publication of offset_retention that makes it due."""
 
 
 class OfCluster(BaseModel):
@@ -57,13 +57,13 @@ class OfCluster(BaseModel):
     replicas_schedule: str = "30 4 * * 0"
     """Cron of the DAG audit_replicas, in UTC; empty: manual runs only."""
     transactions_schedule: str = AFTER_RUNS
-    """When the DAG audit_transactions runs: `published`, after a published run with a new newest instant, at most once
-    in 20 hours; or a cron, in UTC; empty: manual runs only."""
+    """When the DAG audit_transactions runs. `published`: after the publication of a run with the latest as_of so far,
+    at most once in 20 hours; otherwise a cron, in UTC; empty: manual runs only."""
     lag_schedule: str = AFTER_RUNS
-    """When the DAG audit_lag runs: `published`, after a published run with a new newest instant; or a cron, in UTC;
-    empty: manual runs only."""
+    """When the DAG audit_lag runs. `published`: after the publication of a run with the latest as_of so far; otherwise
+    a cron, in UTC; empty: manual runs only."""
     retention_minutes: int | None = Field(None, ge=1)
-    """Retention to use for verdicts; default: as the broker reports."""
+    """Retention to use for verdicts, in minutes; default: the broker's."""
     policy: str = ""
     """Policy file; empty: only the broker's retention applies."""
     admin_only: bool = False
@@ -84,7 +84,7 @@ class Cluster(OfCluster):
     cluster_id: str | None
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether this may be the cluster of that id: True if the settings name no id."""
+        """Whether this may be the cluster with that id: True if the settings name no id."""
         return self.cluster_id in (None, cluster_id)
 
     def scoped_name(self, plain: str) -> str:
@@ -95,8 +95,8 @@ class Cluster(OfCluster):
 class ClusterSettings(OfCluster):
     """What a named cluster overrides; the rest is as in the plain settings, except for its connections and address.
 
-    The connections of all but the first are by default `kafka_<name>` and `kafka_<name>_applier`. The address is needed
-    only if Sexton creates the connections.
+    For all clusters but the first the connections are by default `kafka_<name>` and `kafka_<name>_applier`. The address
+    is needed only if Sexton creates the connections.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -106,8 +106,8 @@ class ClusterSettings(OfCluster):
 
 
 class Settings(OfCluster, BaseSettings):
-    """Settings of one deployment. A path may be any pyarrow.fs URI if its text says so; docs/settings.md has the
-    texts."""
+    """Settings of one deployment. A path may be any pyarrow.fs URI if the text below the setting says so;
+    docs/settings.md shows these texts."""
 
     model_config = SettingsConfigDict(env_prefix="SEXTON_", extra="ignore")
 
@@ -133,7 +133,7 @@ class Settings(OfCluster, BaseSettings):
     """Number of groups with their own metrics, per owner that the policy names or, without a policy, per cluster; 0:
     none."""
     mcp_token: str = ""
-    """Token that requests to `sexton mcp --http` need; empty: a new one each time."""
+    """Token that requests to `sexton mcp --http` need; empty: a new token at each start."""
     clusters: dict[ClusterName, ClusterSettings] = Field(default_factory=dict)
     """Several clusters, as JSON: name -> overridden settings; the first is the main cluster."""
     engine: Literal["spark", "local", "auto"] = "spark"
@@ -170,9 +170,9 @@ class Settings(OfCluster, BaseSettings):
     approval_login_required: bool = False
     """Whether a run acts only if it was triggered in Airflow's UI or REST API, not in a shell."""
     approval_timeout_hours: float = Field(24, gt=0)
-    """An approval that is not answered within this time is rejected."""
+    """A request for approval that nobody answers within this time is rejected."""
     approval_max_age_hours: float = Field(4, gt=0)
-    """An older approval is not used; the run asks again."""
+    """An approval older than this is void: clear the task `approve` to ask the same question again."""
     apply_max_age_hours: float = Field(24, gt=0)
     """A plan with an older as_of is not applied."""
     max_offsets: int = Field(100_000, ge=0)
@@ -229,7 +229,7 @@ class Settings(OfCluster, BaseSettings):
     """Address of the Spark UI, linked from tasks."""
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
-        """Nothing: some hold a login, and tracebacks of Airflow show what is in scope."""
+        """Show no values: some settings contain a login, and Airflow's tracebacks show local variables."""
         return []
 
     @field_validator("*", mode="before")
@@ -252,21 +252,21 @@ class Settings(OfCluster, BaseSettings):
 
     @property
     def every_cluster(self) -> tuple[Cluster, ...]:
-        """The clusters in the order of the settings; one without a name if they name none."""
+        """The clusters in the order of the setting `clusters`; if that is empty, one cluster without a name."""
         plain = {name: getattr(self, name) for name in OfCluster.model_fields}
         if not self.clusters:
             return (Cluster(name=None, is_first=True, cluster_id=None, **plain),)
         found: list[Cluster] = []
         for name, settings in self.clusters.items():
             conn_ids = {"kafka_conn_id": f"kafka_{name}", "applier_conn_id": f"kafka_{name}_applier"}
-            apart = {**conn_ids, "bootstrap_servers": ""}  # another cluster's would lead to that one
+            apart = {**conn_ids, "bootstrap_servers": ""}  # the plain address is another cluster's
             own: dict[str, Any] = settings.model_dump(exclude_unset=True)
             found.append(Cluster(name=name, is_first=not found, **{**plain, **(apart if found else {}), **own}))
         return tuple(found)
 
     @property
     def var(self) -> Path:
-        """Folder of everything that runs write."""
+        """Folder of all output of runs."""
         return self.home / "var"
 
     @property

@@ -1,7 +1,8 @@
 """Puts compiled kernels next to their sources, for a wheel: `python -m sexton.ship_kernels`.
 
-Only functions that Python calls are shipped, for their code contains that of all others. They are known as those that
-numba has loaded instead of compiled: so where its cache is empty, the program has to run twice.
+Only functions that Python calls are shipped: their machine code contains that of all compiled functions that they call.
+The program recognizes them because numba loaded them from its cache. So with an empty cache the program has to run
+twice.
 """
 
 import shutil
@@ -16,7 +17,7 @@ from sexton.replicas.warm_up import warm_up as warm_up_replicas
 
 
 def main() -> None:
-    """Ship what this Python has compiled, and remove what it shipped of other sources."""
+    """Ship the kernels that this Python version has compiled, and remove those that it shipped for other sources."""
     warm_up_kernels()
     warm_up_replicas()
     kept = {path for file in _loaded() for path in _ship(file)}
@@ -27,7 +28,7 @@ def main() -> None:
 
 
 def _loaded() -> Iterator[Any]:
-    """The cache of each function that was loaded from it."""
+    """Yield the cache of each function that numba loaded from a cache."""
     modules = [module for name, module in sys.modules.items() if name.startswith("sexton.")]
     for function in {id(one): one for module in modules for one in vars(module).values()}.values():
         if hasattr(function, "py_func") and function.stats.cache_hits:
@@ -35,7 +36,10 @@ def _loaded() -> Iterator[Any]:
 
 
 def _ship(file: Any) -> Iterator[Path]:
-    """Copy an index and the code that it names, unless they were loaded from where they are shipped."""
+    """Copy an index and the code files that it names, unless they were loaded from where they are shipped.
+
+    Yield the shipped paths.
+    """
     for name in [file._index_name, *file.data_names()] if file.data_names() else []:
         path = Path(file.shipped._cache_path, name)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """Splits URIs with a login (`s3://key:secret@bucket`), and hides the login.
 
-Logins are often not quoted, and AWS keys may contain a `/`: `s3://KEY:se/cr@et@bucket/a`. By RFC 3986 this has another
-host and no login, so here a login extends to the last `@` that can end it. In doubt more than the login is hidden.
+Logins are often not quoted, and AWS keys may contain a `/`: `s3://KEY:se/cr@et@bucket/a`. RFC 3986 reads this as
+another host without a login, so here a login extends to the last `@` that can end it. In doubt more than the login is
+hidden.
 """
 
 import re
@@ -17,7 +18,7 @@ _HIDDEN = "***"
 
 
 def without_login(text: str) -> str:
-    """A sentence with logins and secret options of its URIs hidden.
+    """A sentence with the logins and secret options of its URIs hidden.
 
     In a sentence a URI ends at white space; `uri_without_login` is exact for a URI alone.
     """
@@ -47,13 +48,13 @@ def split_login(uri: str) -> tuple[str | None, str]:
 
 
 def below(uri: str, *names: str) -> str:
-    """The URI or path of something below a folder; options of the URI stay at its end."""
+    """The URI or path of `names` below the folder `uri`; options of the URI stay at its end."""
     head, query = _split_options(uri)
     return "/".join((head.rstrip("/"), *names)) + query
 
 
 def with_login_of(own: str, shown: str) -> str:
-    """`shown`, with the login of `own` where it is `own` without it, or something below."""
+    """`shown` with the login of `own`, if `shown` is `own` without the login, or below it; else `shown` unchanged."""
     head, query = _split_options(own)
     bare, _ = _split_options(uri_without_login(own))
     rest, _ = _split_options(shown)

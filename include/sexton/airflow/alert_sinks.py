@@ -7,8 +7,8 @@ The setting `notify` (SEXTON_NOTIFY) is a JSON list. An entry that cannot work f
     apprise:CONN_ID               the services that the connection configures
     package.module.name           any other notifier, or a class of notifiers that needs no arguments
 
-A message is plain text, is escaped for each sink, and is never a Jinja template. A notifier by import path has it in
-its context, as `alert.severity`, `alert.title`, `alert.text` and `alert.url`, for its own templates.
+A message is plain text, is escaped for each sink, and is never a Jinja template. A notifier named by its import path
+gets the message for its own templates, as `alert.severity`, `alert.title`, `alert.text` and `alert.url`.
 """
 
 import copy
@@ -55,13 +55,13 @@ def send(message: Message, entries: Iterable[str]) -> None:
 
 
 def sender(entry: str) -> Callable[[Message], object]:
-    """Return what sends a message to the sink that an entry of the setting names.
+    """Return the function that sends a message to the sink that an entry of the setting names.
 
-    UsageError for an entry of another form, SetupError if its provider is not installed.
+    UsageError for an entry that has none of the FORMS, SetupError if its provider is not installed.
     """
     if "." in entry and ":" not in entry:
         notifier = _imported(entry)
-        # A copy, because rendering replaces its templates.
+        # A copy, because rendering replaces the notifier's templates.
         return lambda message: copy.copy(notifier)({"alert": asdict(message)})
     kind, _, rest = entry.partition(":")
     conn_id, _, to = rest.partition(":")
@@ -120,7 +120,7 @@ def _imported(path: str) -> BaseNotifier:
 
 
 def _mrkdwn(message: Message) -> str:
-    """Return Slack's mrkdwn. Mentions, links and entities begin with these three characters."""
+    """Return Slack's mrkdwn, with `&`, `<` and `>` escaped: mentions, links and entities begin with them."""
     title, text, url = (html.escape(part, quote=False) for part in (message.title, message.text, message.url))
     return f"{title}\n{text}\n<{url}|the run>"
 

@@ -1,7 +1,7 @@
 """Alerts: for each one a line in the log, a JSON file in <home>/var/alerts, and a message to the sinks of `notify`.
 
-An alert names the DAG, the run and the task. Messages of Sexton's jobs never name a group. Those of foreign errors may,
-so they stay in the log and the file unless the setting `notify_details` allows them in messages.
+An alert names the DAG, the run and the task. Error texts of Sexton's jobs never name a group. Error texts of libraries
+may, so they stay in the log and the file unless the setting `notify_details` allows them in messages.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The task that asks a person: Airflow's ApprovalOperator with the request and the answer in the run's folder.
+"""The task that asks a person: Airflow's ApprovalOperator, with the request and the answer kept in the run's folder.
 
 There is no default answer, and a timeout fails the task without retry. The text is never a Jinja template, because it
 quotes names that clients of the cluster choose. An approval alone allows nothing: the task that changes the cluster
@@ -32,7 +32,7 @@ from sexton.settings import settings
 
 
 class Approval(ApprovalOperator):
-    """Waits for a person to approve the run's request. A rejection skips what follows; a timeout fails the run."""
+    """Waits for a person to approve the run's request. A rejection skips the later tasks; a timeout fails the run."""
 
     template_fields = ()
 
@@ -51,8 +51,8 @@ class Approval(ApprovalOperator):
     def execute(self, context: Any) -> Any:
         """Show the question and wait. The task is refused if Airflow shows another question than this run asks.
 
-        Unlike ApprovalOperator.execute, it checks Airflow's response: the question stored since the run first asked,
-        which stays after the task is cleared. Asking again would delete an answer that arrived in between.
+        Unlike ApprovalOperator.execute, this checks the question in Airflow's response. Airflow keeps the question that
+        the run asked first, even after the task is cleared. Replacing it would delete an answer that arrived meanwhile.
         """
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
@@ -105,7 +105,7 @@ class Approval(ApprovalOperator):
 
 
 class AlertApprovalWaits(BaseNotifier):
-    """Raises an alert that a request waits for an answer, with its counts and its deadline. It names no group."""
+    """Raises an alert that a request waits for an answer, with its counts and its deadline, but without group ids."""
 
     def notify(self, context: Any) -> None:
         request = request_of(context)
@@ -122,7 +122,7 @@ def approval_folder_of(context: Any) -> ApprovalFolder:
 
 
 def request_of(context: Any) -> Request:
-    """Return the run's request; fail the task without retry if the task before wrote none."""
+    """Return the run's request; fail the task without retry if the preceding task wrote none."""
     request = approval_folder_of(context).read(Request)
     if request is None:
         raise NoConsent("there is nothing to approve: trigger a new run")

@@ -24,7 +24,7 @@ ALL_TABLES = (*PUBLISHED_TABLES, *REPLICA_TABLES, *TRANSACTION_TABLES, "time_lag
 
 
 def table_assets(cluster: Cluster) -> list[Asset]:
-    """Return one Asset per published table. DAGs can be scheduled on its updates for the cluster."""
+    """Return one Asset of the cluster per published table, for DAGs that are scheduled on updates of the table."""
     _, warehouse = split_login(settings().warehouse_uri)
     root = (warehouse if "://" in warehouse else Path(warehouse).absolute().as_uri()).rstrip("/")
     part = "" if cluster.is_first else f"/cluster_id={cluster.cluster_id}"
@@ -35,12 +35,18 @@ def table_assets(cluster: Cluster) -> list[Asset]:
 
 
 def due_asset(name: str) -> Asset:
-    """Return the Asset with the given alias name. A publication updates it if it makes an audit due."""
+    """Return the Asset on whose updates an audit is scheduled; `name` is also its alias's.
+
+    A publication that makes the audit due updates the Asset.
+    """
     return Asset(name=name, group="sexton")
 
 
 def due_audits(cluster: Cluster) -> list[AssetAlias]:
-    """Return the aliases of these Assets. Through an alias an update is optional; a plain outlet is always updated."""
+    """Return the aliases of the Assets of the cluster's audits.
+
+    A task may leave the Asset of an alias without an update; it always updates a plain outlet.
+    """
     return [
         AssetAlias(name=due_name(cluster, dag_id), group="sexton") for dag_id in ("audit_lag", "audit_transactions")
     ]

@@ -1,8 +1,8 @@
-"""Kafka clusters as Airflow connections, and how their configuration reaches a job or command.
+"""Reads the configuration of Kafka clusters from Airflow connections, and passes it to a job or command.
 
-The connection's extra has the client configuration, as for the Kafka provider. The address is an argument. Everything
-else goes through a file that only this user can read and that is deleted when the task ends, because logs and `ps` show
-arguments.
+The connection's extra has the client configuration, as for Airflow's Kafka provider. The job gets the address as an
+argument, and everything else in a file that only this user can read and that is deleted when the task ends, because
+logs and `ps` show arguments.
 """
 
 import re
@@ -23,7 +23,7 @@ QUOTED = re.compile(r"[\"']([^\"']+)[\"']")
 
 
 def client_config(conn_id: str) -> dict[str, str]:
-    """Return the client configuration of a connection, in Java's or librdkafka's names, always with bootstrap.servers.
+    """Return the client configuration of a connection, with Java's or librdkafka's names, and with bootstrap.servers.
 
     Fail the task without retry if there is no such connection.
     """
@@ -54,7 +54,7 @@ def config_file(config: Mapping[str, str]) -> Iterator[Path | None]:
 
 
 def _mask(config: Mapping[str, str]) -> None:
-    """Mask secrets in the task's log, including quoted values of a JAAS line."""
+    """Mask secrets in the task's log, including quoted values in a JAAS line."""
     for name, value in config.items():
         if SECRET.search(name) and not name.endswith((".location", ".url")):
             for secret in (value, *QUOTED.findall(value)):

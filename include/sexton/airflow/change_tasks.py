@@ -4,9 +4,9 @@
     diff    >> approve >> restore >> notify     restore_offsets
 
 They run commands of `sexton` in a child process (commands.py). The previews use the reader's connection. The task that
-changes the cluster uses the applier's connection, which nothing else uses, and fails without it. It checks the approval
-again (consent.py), and so does its command. The texts that an approver reads come from `sexton show`
-(report/approval_page.py).
+changes the cluster uses the applier's connection, which only changes use, and fails without it. The task checks the
+approval again (consent.py); its command checks that the plan or restore is the approved one, to the last byte. The
+texts that an approver reads come from `sexton show` (report/approval_page.py).
 """
 
 import time
@@ -45,7 +45,7 @@ RECORD_PATIENCE_S = 60
 
 
 class CommandTask(BaseOperator):
-    """A task that runs commands of `sexton` for one cluster, and ends them when it is killed."""
+    """A task that runs commands of `sexton` for one cluster. If the task is killed, it ends its command."""
 
     def __init__(self, *, cluster: Cluster, **kwargs: Any) -> None:
         super().__init__(doc_md=getdoc(type(self)), **kwargs)
@@ -58,7 +58,7 @@ class CommandTask(BaseOperator):
     def sexton(self, *arguments: str, conn_id: str | None = None) -> dict[str, Any]:
         """Run a command, with the client configuration of a connection if `conn_id` is given.
 
-        The command reads the archive's URI from the settings: as an argument it would expose the login in it.
+        The command reads the archive's URI from the settings: an argument would expose the URI's login.
         """
         given = [*arguments, f"--cluster-id={self.cluster.cluster_id or ''}", "--json"]
         variables = {"SEXTON_POLICY": self.cluster.policy}
@@ -70,7 +70,7 @@ class CommandTask(BaseOperator):
             return self._command.run([*given, *broker], variables=variables)
 
     def show(self, kind: str, document_id: str) -> dict[str, Any]:
-        """Return the JSON of `sexton show`: a verified plan or restore of the archive."""
+        """Return the JSON of `sexton show`: a plan or restore in the archive, after its hashes were checked."""
         return self.sexton("show", kind, document_id)
 
     def log_text(self, text: str) -> None:
@@ -78,7 +78,10 @@ class CommandTask(BaseOperator):
             self.log.info("%s", printable(line))
 
     def ask(self, context: Any, shown: Mapping[str, Any], options: dict[str, Any], *, verb: str, sink: str) -> None:
-        """Write the request for the task `approve`: the first line of `shown`, its question for `sink`, its body."""
+        """Write the request for the task `approve`, from the JSON of `sexton show`.
+
+        The request's body is the lead of `shown`, its question for `sink`, and its body.
+        """
         folder = approval_folder_of(context)
         lead = f"**{shown['lead']}**\n\n" if shown.get("lead") else ""
         cluster = f" on cluster {self.cluster.name}" if self.cluster.name else ""
@@ -136,7 +139,7 @@ class PreviewRestore(CommandTask):
 
 
 class ChangeCluster(CommandTask):
-    """Does what was approved, after a complete check of the approval. Its XCom has the counts."""
+    """Does what was approved, after a complete check of the approval. Its XCom is the number of items by outcome."""
 
     kind = ""
     params_read: type[JobRequest]
@@ -158,7 +161,7 @@ class ChangeCluster(CommandTask):
         return self.show(self.kind, request.document_id)
 
     def consent(self, context: Any) -> tuple[Request, ConsentAnswer, dict[str, Any]]:
-        """Return the request, the answer that allows it and `shown_now`; without one, fail the task without retry."""
+        """Return the request, the answer that allows it and `shown_now`. Without such an answer fail without retry."""
         folder = approval_folder_of(context)
         try:
             request = question(folder)
@@ -202,7 +205,7 @@ class ApplyRestore(ChangeCluster):
 
 
 class NotifyOutcome(BaseOperator):
-    """Logs the outcome, and raises an alert if anything was not done. It names no group."""
+    """Logs the outcome, and raises an alert, which names no group, if anything was not done."""
 
     def __init__(self, *, outcome_of: str, **kwargs: Any) -> None:
         super().__init__(doc_md=getdoc(type(self)), **kwargs)
@@ -225,7 +228,7 @@ def triggered_through(folder: ApprovalFolder, *, patience_s: float = 0) -> str |
 
 
 def params_of(context: Any, form: type[JobRequest]) -> dict[str, Any]:
-    """Return the params of the run, with an empty text or list for null."""
+    """Return the run's params that `form` declares, with an empty text or list for null."""
     values = {name: context["params"][name] for name in form.model_fields}
     empty = {name: [] if field.default == [] else "" for name, field in form.model_fields.items()}
     return {name: empty[name] if value is None else value for name, value in values.items()}

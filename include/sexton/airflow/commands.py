@@ -1,11 +1,12 @@
 """Sexton's command line as a child process of a task. Its stderr goes to the task's log.
 
     0                          success, with the JSON that it printed
-    1, death by a signal       failed, retried: the command continues where it was
+    1, death by a signal       failed, retried: the command continues where it stopped
     2, 3, 4, 5, 6              failed, no retry
 
-It is a child process so that Airflow's processes import no Kafka client and no Arrow. It gets no variables of Airflow,
-because they may hold connections and keys; a connection comes in a private file (brokers.py).
+In a child process, Airflow's processes import no Kafka client and no Arrow. The child gets none of Airflow's
+environment variables, because they may contain connections and keys. It gets the client configuration of a connection
+in a private file (brokers.py).
 """
 
 import json
@@ -32,7 +33,7 @@ PATIENCE_S = 30
 
 
 class _CommandError(AirflowException):
-    """`public` names no group; `message` goes to the log and defaults to the same text."""
+    """A failed command. `public` names no group; `message` goes to the log and defaults to `public`."""
 
     def __init__(self, public: str, *, message: str | None = None) -> None:
         super().__init__(message or public)
@@ -44,21 +45,21 @@ class CommandFailed(_CommandError):
 
 
 class CommandRefused(_CommandError, AirflowFailException):
-    """The command would fail again."""
+    """The command would fail again in a retry."""
 
 
 class Command:
-    """Runs one `sexton` at a time. `stop` may be called from a signal handler."""
+    """Runs `sexton`, one process at a time. `stop` may be called from a signal handler."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[str] | None = None
 
     def run(self, arguments: Sequence[str], *, variables: Mapping[str, str]) -> dict[str, Any]:
-        """Run `sexton ARGUMENTS` with these variables, and return the JSON that it printed, empty if none.
+        """Run `sexton ARGUMENTS` with these environment variables; return the JSON that it printed, empty if none.
 
         CommandFailed or CommandRefused if the command failed. Options with an empty value (`--name=`) are dropped.
 
-        If this ends early, the child ends, too: a task that timed out must not continue to delete.
+        An exception in this call ends the child, too: a task that timed out must not continue to delete.
         """
         given = [text for text in arguments if text and not EMPTY_OPTION.fullmatch(text)]
         log.info("running: sexton %s", printable(" ".join(given)))
@@ -90,7 +91,7 @@ class Command:
         return answer
 
     def stop(self) -> None:
-        """Ask the child to end. `run` returns once it has."""
+        """Ask the child to end. `run` returns once the child has ended."""
         if self._child is not None and self._child.poll() is None:
             log.warning("asking sexton to end")
             with suppress(ProcessLookupError):

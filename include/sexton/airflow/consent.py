@@ -1,19 +1,20 @@
-"""Checks whether an answer allows a change. The task that changes the cluster calls it, whatever state `approve` has.
+"""Checks whether an answer allows a change. The task that changes the cluster checks, whatever state `approve` has.
 
 Why Airflow's own record of the answer is not enough: a task may read only the record of its own task instance, so the
 changing task cannot read that of `approve`; whoever may edit XComs or task states could forge an approval; and the
 record is not bound to the content, the age or the person who triggered the run.
 
-So question and answer are files in the run's folder, which no call of Airflow's API writes. Each names its run, and is
-read for no other. The answer is also the XCom of `approve`, which nobody with access to files alone can write. Both
-must agree in every field, and the answer has the SHA-256 of the request.
+Therefore the question and the answer are files in the run's folder, which no call of Airflow's API can write. Each file
+names its run, and no other run accepts the file. The answer is also the XCom of `approve`, which access to files alone
+does not allow anybody to write. File and XCom must agree in every field, and contain the SHA-256 of the request.
 
-A run asks one question once, because Airflow shows the first one again after a task is cleared. What was shown is
-recorded three times when it is shown: in asked.json, which is created once; in what Airflow keeps for the waiting task,
-which no call of its API writes; and in Airflow's own record, with which it is compared (approval.py). A task that is
-cleared and finds another question withdraws the first one: its answer then allows nothing.
+A run asks only one question, because Airflow shows the first question again after a task is cleared. When the question
+is shown, it is recorded in three places: in asked.json, which is created only once; in the arguments that Airflow
+stores for the waiting task, which no call of Airflow's API can change; and in Airflow's own record, with which the
+request is compared (approval.py). If a cleared task finds another question, it withdraws the first question, whose
+answer then allows nothing.
 
-How the run was triggered is a file, too: only the scheduler knows it (listener.py).
+A file also records how the run was triggered, which only the scheduler knows (listener.py).
 """
 
 import hashlib
@@ -55,7 +56,7 @@ class ConsentDocument(BaseModel):
 class Request(ConsentDocument):
     """The request that an approver answers.
 
-    `document_id` and `document_sha256` identify the plan or restore, of the cluster `cluster_id`, to the last byte.
+    `document_id` and `document_sha256` identify the plan or restore, for the cluster `cluster_id`, to the last byte.
     `options` are the run's params, `counts` the size of the change. `body` is Markdown with foreign names escaped.
     """
 
@@ -79,11 +80,11 @@ class Asked(ConsentDocument):
 
 
 class Withdrawn(Asked):
-    """Marks that the run has found another question since it asked, and which one."""
+    """Marks that, since it asked, the run has found another question, which has the hash `request_sha256`."""
 
 
 class ConsentAnswer(ConsentDocument):
-    """The answer to a request: what, by whom (as Airflow's auth manager names them) and when."""
+    """The answer to a request: what was chosen, by whom (with the names of Airflow's auth manager) and when."""
 
     request_sha256: str
     chosen: list[str]
@@ -122,7 +123,7 @@ class ApprovalFolder:
         self._folder = Folder(run_folder, FOLDER)
 
     def read(self, kind: type[AnyDocument]) -> AnyDocument | None:
-        """Return a file of this run, None if it does not exist; NoConsent for anything else."""
+        """Return a file of this run, None if it does not exist; NoConsent for an invalid file or one of another run."""
         try:
             found = kind.model_validate_json(self._folder.read(FILES[kind]))
         except UsageError:
@@ -146,7 +147,7 @@ class ApprovalFolder:
 
 
 def prepare(folder: ApprovalFolder, request: Request) -> None:
-    """Record what `approve` will ask. NoConsent if the run has asked something else, which is withdrawn."""
+    """Record what `approve` will ask. If the run has asked another question, withdraw that and raise NoConsent."""
     asked = folder.read(Asked)
     if asked is not None and asked.request_sha256 != request.sha256:
         folder.write(Withdrawn(**folder.run, request_sha256=request.sha256))
@@ -155,14 +156,14 @@ def prepare(folder: ApprovalFolder, request: Request) -> None:
 
 
 def begin_asking(folder: ApprovalFolder, request: Request) -> None:
-    """Record that the request is shown, and delete an earlier answer. NoConsent if the run has shown something else."""
+    """Record that the request is shown, and delete an earlier answer. NoConsent if the run has shown another one."""
     folder.remove(ConsentAnswer)
     folder.create(Asked(**folder.run, request_sha256=request.sha256))
     question(folder)
 
 
 def question(folder: ApprovalFolder) -> Request:
-    """Return the request that was shown; NoConsent if there is none, or if the run has found another one since."""
+    """Return the request that was shown; NoConsent if none was, or if the run has found another question since."""
     request, asked = folder.read(Request), folder.read(Asked)
     if request is None or asked is None:
         raise NoConsent("nobody was asked")
@@ -187,9 +188,9 @@ def consent(
     """Return the answer if it allows `request` now; else raise NoConsent.
 
     `request` is the run's `question`, `xcom` the XCom of the task `approve`, `options` are the run's params.
-    `document_sha256` and `cluster_id` are those of the plan now in the archive. `triggered_by` is the user who
-    triggered the run, `triggered_through` its DagRunTriggeredByType. `terms` say who may approve and how long an answer
-    is valid; without `approvers` everybody who may answer can approve.
+    `document_sha256` and `cluster_id` describe the plan or restore that is in the archive now. `triggered_by` is the
+    user who triggered the run, `triggered_through` the run's DagRunTriggeredByType. `terms` are the settings: who may
+    approve and how long an answer is valid; without `approvers` everybody who may answer can approve.
     """
     if answer is None or xcom is None:
         raise NoConsent("nobody has answered")

@@ -46,8 +46,8 @@ def of_dag(cluster: Cluster, dag_id: str, doc: str | None, **others: Any) -> dic
     """Return the arguments that all DAGs share, overridden by `others`; tags and doc_md name the cluster if clusters
     have names.
 
-    By default there is one run at a time, and none for missed intervals: most DAGs describe the brokers of today. A run
-    may start before there is an archive: the run checks whether the archive covers its instant.
+    By default there is one run at a time, and none for missed intervals, because most DAGs describe the brokers as they
+    are now. A run may start before there is an archive: it checks whether the archive covers its instant.
     """
     return {
         "dag_id": cluster.scoped_name(dag_id),
@@ -69,7 +69,7 @@ def by_hand(cluster: Cluster, dag_id: str, doc: str | None) -> dict[str, Any]:
 
 
 def timetable(cron: str) -> CronDataIntervalTimetable | None:
-    """Return the timetable of a cron, None (manual runs only) for an empty one.
+    """Return the timetable of a cron expression, None (manual runs only) for an empty text.
 
     A plain cron string would give empty data intervals in Airflow 3.
     """
@@ -78,15 +78,15 @@ def timetable(cron: str) -> CronDataIntervalTimetable | None:
 
 
 def audit_schedule(cron: str, cluster: Cluster, dag_id: str) -> CronDataIntervalTimetable | list[Asset] | None:
-    """Return the schedule of an audit: a timetable as in `timetable`, or the Asset of runs that make it due."""
+    """Return the schedule of an audit: a timetable as in `timetable`, or the Asset updated by runs that make it due."""
     return [due_asset(due_name(cluster, dag_id))] if cron.strip() == AFTER_RUNS else timetable(cron)
 
 
 def deadline(minutes: int) -> DeadlineAlert | None:
     """Return an alert for runs that have not finished `minutes` after they were queued; None for 0.
 
-    It counts from the queue, because the logical date of a backfilled run is long past. It uses the triggerer, because
-    not every executor runs callbacks.
+    The time counts from the queue, because the logical date of a backfilled run is long past. The triggerer raises the
+    alert, because not every executor runs callbacks.
     """
     if not minutes:
         return None

@@ -1,8 +1,8 @@
 """JSON schema formats of form fields. Their names describe the expected value, because Airflow's error quotes them:
 `'yesterday' is not a 'ISO 8601 instant or epoch milliseconds'`.
 
-A process only checks formats registered in it: instants in every process that imports this module, regular expressions
-in the API server (sexton.ui.plugin). Elsewhere the task checks the value.
+A process checks only the formats registered in it: instants in every process that imports this module, regular
+expressions in the API server (sexton.ui.plugin). For formats that are not registered the task checks the value.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def register(name: str, parse: Callable[[str], object]) -> None:
             parse(value)
         return True
 
-    # Every new FormatChecker() copies this; Airflow creates one for each value.
+    # Every new FormatChecker() copies this dict; Airflow creates a FormatChecker for each value.
     FormatChecker.checkers = {**FormatChecker.checkers, name: (is_valid, ValueError)}
 
 

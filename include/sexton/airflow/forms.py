@@ -9,7 +9,7 @@ from sexton.settings import Cluster, setting_of
 
 
 def form(cluster: Cluster, *names: str) -> dict[str, Param]:
-    """Return the form of these jobs, or of the DAG of that name: a section in one place, fields in the jobs' order."""
+    """Return the form of the named jobs, or of the named DAG: section by section, each in the order of the jobs."""
     fields: dict[str, dict[str, Param]] = {DESCRIBE: {}}  # the section that comes first
     for request in (REQUESTS[name] for name in names):
         for name, option, field in request.options():

@@ -1,10 +1,11 @@
-"""The tasks that keep offsets alive, and those that ask for the standing approval under which they do.
+"""The tasks that keep offsets alive, and the tasks that ask for the standing approval to do so.
 
     keep                             keep_offsets
     propose >> approve >> record     approve_keep
 
-The approval is a document in the archive (execution/standing_approval.py). Which one is in force is an Airflow
-Variable, its SHA-256: nobody with access to files alone can write it, and no call of Airflow's API writes the document.
+The approval is a document in the archive (execution/standing_approval.py). An Airflow Variable has the SHA-256 of the
+document in force. Access to files alone does not allow anybody to write the Variable, and no call of Airflow's API can
+write the document.
 """
 
 from contextlib import suppress
@@ -22,7 +23,7 @@ from sexton.job_params import ApproveKeep
 from sexton.settings import Cluster, settings
 
 KEPT = ("keep", "join", "restore")
-"""What a run would do to an offset."""
+"""The actions of `sexton keep` that change the cluster, as its dry run names them."""
 
 
 def approval_variable(cluster: Cluster) -> str:
@@ -31,10 +32,10 @@ def approval_variable(cluster: Cluster) -> str:
 
 
 class KeepOffsets(CommandTask):
-    """Takes a snapshot, and keeps alive what holds keep and the broker would expire before the second run from now.
+    """Takes a snapshot, and keeps alive the offsets under holds that the broker would expire before the run after next.
 
-    Without a standing approval it is a dry run, and raises an alert if there is something to keep. What could not be
-    kept fails the task.
+    Without a standing approval it is a dry run, and raises an alert if there is something to keep. The task fails if an
+    offset could not be kept.
     """
 
     def execute(self, context: Any) -> dict[str, int]:
@@ -55,7 +56,7 @@ class KeepOffsets(CommandTask):
 
 
 class ProposeApproval(CommandTask, SkipMixin):
-    """Shows the terms of a standing approval. A run with `revoke` ends the one in force instead, and asks nobody."""
+    """Shows the terms of a standing approval. A run with `revoke` ends the approval in force, and asks nobody."""
 
     inherits_from_skipmixin = True
 
@@ -76,7 +77,7 @@ class ProposeApproval(CommandTask, SkipMixin):
 
 
 class RecordApproval(ChangeCluster):
-    """Checks the answer, and writes the standing approval in place of the one in force. The cluster is left alone."""
+    """Checks the answer, and writes the standing approval, which replaces the one in force. No cluster is changed."""
 
     params_read = ApproveKeep
 

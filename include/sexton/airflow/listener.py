@@ -1,7 +1,8 @@
 """Records how a run was triggered, which the scheduler knows and a task cannot query.
 
 A task gets the name of the triggering user, which `airflow dags trigger` takes from the operating system. Only
-`triggered_by` shows whether that user logged in. It is recorded when the run starts, and again after it was cleared.
+`triggered_by` shows whether that user logged in. It is recorded when the run starts, and when a cleared run starts
+again.
 
 The scheduler waits for its listeners, so a thread writes the record: a slow store delays no runs. If writing fails, or
 too many records wait, there is no record, and the run is refused (consent.py).

@@ -1,7 +1,7 @@
 """What each task reads and writes, as OpenLineage datasets. Used where Airflow's OpenLineage provider is installed.
 
-Datasets are named as the OpenLineage specification demands: the offsets topic, the archive, the folder of a DAG's runs,
-the published tables. No name has a login, a run id or a name that a client of the cluster chose.
+The datasets are the offsets topic, the archive, the folder of a DAG's runs and the published tables, named as the
+OpenLineage specification demands. No name contains a login, a run id or a name that a client of the cluster chose.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ Dataset = tuple[str, str]
 
 
 def lineage_of(job: "Job", *, dag_id: str, broker: str | None) -> Any:
-    """Return what a task has read and written; `broker` is the cluster's address if it talked to one."""
+    """Return what a task has read and written; `broker` is the cluster's address, None if the task used no broker."""
     from airflow.providers.common.compat.openlineage.facet import Dataset as NamedDataset
     from airflow.providers.openlineage.extractors import OperatorLineage
 
@@ -47,7 +47,7 @@ def lineage_of(job: "Job", *, dag_id: str, broker: str | None) -> Any:
 
 
 def kafka_namespace(bootstrap_servers: str) -> str:
-    """Return the namespace of the first address, without a listener's name."""
+    """Return the namespace for the first address of `bootstrap_servers`, without a listener's name."""
     return f"kafka://{bootstrap_servers.partition(',')[0].strip().rpartition('://')[2]}"
 
 

@@ -1,7 +1,8 @@
 """Airflow pools of Sexton's tasks, with one slot each.
 
 The deployment creates them (`POOLS`) before the first run, because Airflow does not schedule tasks of a missing pool.
-Each cluster has its own pools, so that none waits for a cluster that does not answer; all share the pool of the tables.
+Each cluster has its own pools, so that a cluster that does not answer delays no other. All clusters share the pool for
+writing the published tables.
 """
 
 from sexton.settings import settings

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from sexton.archive.folder import Folder
 
 _TAME = re.compile(r"(?!\.*$)(?!.*-[0-9a-f]{64}$)[a-z0-9_.-]{1,100}")
-"""No capitals: some file systems ignore case."""
+"""Run ids that are folder names unchanged. No capitals, because some file systems ignore case."""
 
 
 def run_folder(dag_id: str, run_id: str, *, root: str | None = None) -> str:
     """Return the folder that the stages of a DAG run share, below `root` (default: the settings' runs_uri).
 
-    A cleared run uses the same folder again. Users may choose run ids with any characters: no run id, not even a
+    A cleared run uses the same folder again. Users may choose run ids with any characters. No run id, not even a
     malicious one, leads to another run's folder or out of `root`.
     """
     name = run_id
@@ -45,7 +45,7 @@ def read_outcome(folder: str, stage: str) -> dict[str, Any]:
 
 
 def has_file(folder: str, *names: str) -> bool:
-    """Whether a run folder has a file; False where it cannot be asked."""
+    """Whether a run folder has a file; False if the folder cannot be read."""
     from sexton.archive.folder import Folder
 
     try:

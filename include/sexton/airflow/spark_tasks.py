@@ -1,7 +1,8 @@
 """Tasks that run a Spark job, and what Airflow does for each exit code.
 
-The connection chooses how: `spark` is one spark-submit per task, to any master; `spark_connect` is one Python process,
-which uses the server's Spark. A job that rarely or never needs Spark is a Python process with any connection.
+The type of the Spark connection decides how: with `spark` a task runs spark-submit, to any master; with `spark_connect`
+it starts a Python process, which uses the server's Spark. A job that rarely or never needs Spark is always a Python
+process.
 
     0  success
     5  success with an alert: everything was written, but some bytes could not be decoded
@@ -10,7 +11,8 @@ which uses the server's Spark. A job that rarely or never needs Spark is a Pytho
     1  failed, retried: a broker or a network may answer next time
 
 A job writes its exit code and error to `<run-dir>/outcome/<task_id>.json`, because spark-submit's exit code differs
-between masters and deploy modes. Without that file the exit code of the process counts. Each of its `alerts` is raised.
+between masters and deploy modes. Without that file the exit code of the process counts. The task raises each alert in
+the file's `alerts`.
 """
 
 import ast
@@ -60,9 +62,9 @@ from sexton.uris import secrets_of, uri_without_login
 NEVER_RETRIED = {UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code}
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 CLUSTER_DEFAULTS = "-Dspark.executor.memoryOverheadFactor=1.6 -Dspark.cores.max=8"
-"""Default resources of a task on a cluster: memory for Python on top of a 1 GB heap (docs/deploy.md), and not all
-cores of a standalone one. They are properties of spark-submit's JVM, so arguments, spark-defaults.conf and the user's
-SPARK_SUBMIT_OPTS override them."""
+"""Default resources of a task on a Spark cluster: memory for Python on top of a 1 GB heap (docs/deploy.md), and at most
+8 cores of a standalone cluster. They are properties of spark-submit's JVM, so arguments, spark-defaults.conf and the
+user's SPARK_SUBMIT_OPTS override them."""
 DESCRIBED = ("cluster_id", "run_id", "coverage", "engine", "plan_id", "counts", "failed_expectations")
 """Fields of a job's outcome that its Asset events carry."""
 UNTOLD = ("stage", "exit_code", "warnings")
@@ -163,9 +165,9 @@ def macros(cluster: Cluster) -> dict[str, Any]:
 class Job:
     """The resources and data that a task uses.
 
-    Tasks in its `pool` run one at a time. A `lazy` job starts Spark itself, in the rare case that it needs it: with
-    spark-submit a JVM would start for nothing. `reads` and `writes` are the kinds of its OpenLineage datasets, and the
-    published tables among them.
+    Tasks in one `pool` run one at a time. A `lazy` job rarely needs Spark, and then starts it itself: with spark-submit
+    a JVM would nearly always start for nothing. `reads` and `writes` are the kinds of the task's OpenLineage datasets,
+    `reads_tables` and `writes_tables` the published tables among them.
     """
 
     pool: str | None = None
@@ -213,17 +215,17 @@ JOBS = {
         writes_tables=["time_lag"],
     ),
 }
-"""The stages and the tasks of maintenance: task id, file in spark_jobs/, module in sexton.pipeline or .maintenance."""
+"""Task id -> its Job. The id is also the name of a file in spark_jobs/."""
 
 
 def alerts_of(outcome: Mapping[str, Any]) -> list[str]:
-    """Return the alerts of a job's outcome, such as a gap in the history of a log."""
+    """Return the messages of the alerts in a job's outcome, such as one about a gap in the archived log."""
     alerts = outcome.get("alerts")
     return [str(line) for line in alerts] if isinstance(alerts, list) else []
 
 
 class SparkLink(BaseOperatorLink):
-    """Links to the web UI of the Spark that works for the task; its pages belong to the whole deployment."""
+    """Links to the web UI of the Spark that the task uses. The UI shows the jobs of the whole deployment."""
 
     name = "Spark UI"
 
@@ -257,7 +259,7 @@ class SparkJob(SparkSubmitOperator):
                 self._run(forget)
             elif BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
                 # The stages of a run share a session, so that the server's workers load the package and its kernels
-                # once per run. A maintenance job has its own session, since a cancelled task ends all work of its
+                # once per run. Every other job has its own session, since a cancelled task ends all work in its
                 # session.
                 shared = folder if self.task_id in STAGES else f"{folder} {self.task_id}"
                 session = f"session_id={uuid5(NAMESPACE_URL, shared)}"
@@ -298,7 +300,7 @@ class SparkJob(SparkSubmitOperator):
     def _run(self, forget: Callable[[], None], **variables: str) -> None:
         """Run the job as a Python process, after `forget`; AirflowException if it fails."""
         if is_warm():
-            self.process = ForkedJob(forget)  # it uses the run folder: a store's threads do not survive a fork
+            self.process = ForkedJob(forget)  # not called before: a store's threads do not survive a fork
         else:
             forget()
             self.process = SubprocessHook()
@@ -309,7 +311,7 @@ class SparkJob(SparkSubmitOperator):
             raise AirflowException(f"{self.task_id} ended with {done.exit_code}")
 
     def _end_as(self, outcome: Mapping[str, Any], error: AirflowException, context: Any) -> None:
-        """Return if the job's work is done despite the error; else raise what its exit code demands."""
+        """Return if the job's work is done despite the error; else raise the exception for its exit code."""
         code = outcome.get("exit_code") or self._exit_code()
         line = str(outcome.get("error") or f"the job ended with {code}")
         if code == UndecodableInput.exit_code:
@@ -327,7 +329,7 @@ class SparkJob(SparkSubmitOperator):
         return code if isinstance(code, int) else ANY_ERROR
 
     def _describe(self, outlet_events: Any, context: Any) -> None:
-        """Add the instant, the run folder and facts of the run to the Asset events; update Assets of due audits."""
+        """Add the instant, the run folder and the fields DESCRIBED to the Asset events; update Assets of due audits."""
         extra = {
             **{name: self.outcome[name] for name in DESCRIBED if name in self.outcome},
             "as_of_ms": as_of_ms(context["dag_run"], context["params"]),
@@ -341,7 +343,7 @@ class SparkJob(SparkSubmitOperator):
 
 
 class DashboardLink(BaseOperatorLink):
-    """Links the task that publishes to the dashboard's page of that run."""
+    """Links from the publishing task to the run's page in the dashboard."""
 
     name = "Dashboard"
 
@@ -351,7 +353,7 @@ class DashboardLink(BaseOperatorLink):
 
 
 class RunFileLink(BaseOperatorLink):
-    """Links the task that checks to its HTML pages, which the dashboard serves, also for a failed run."""
+    """Links from the checking task to an HTML page of the run, which the dashboard serves even if the run failed."""
 
     file: tuple[str, ...]
     page: str
@@ -425,22 +427,23 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset | Asset
 
 
 def _connect_url(conn_id: str) -> str:
-    """The URL of a Connect server. With a token PySpark requires TLS for every host but localhost.
+    """The URL of a Connect server. With a token in the URL, PySpark requires TLS for every host but localhost.
 
-    A connection with `"use_ssl": false` in its extra sends the token as a plain header, without TLS.
+    If the connection's extra has `"use_ssl": false`, the token is sent as a plain header, without TLS.
     """
     url = SparkConnectHook(conn_id).get_connection_url()
     return url.replace(";token=", ";authorization=Bearer%20") if "use_ssl=False" in url else url
 
 
 def _this_task() -> str:
-    """The ids of the task's process and of the worker's, which can cancel it. The job ends if either ends."""
-    pids = [pid for pid in (os.getpid(), os.getppid()) if pid]  # 0: outside of this container
+    """The ids, as JSON, of the task's process and of the worker's, which can cancel the task. If either process ends,
+    the job ends."""
+    pids = [pid for pid in (os.getpid(), os.getppid()) if pid]  # 0: the parent is outside of this container
     return json.dumps({"where": host(), "processes": [asdict(process_id(pid)) for pid in pids]})
 
 
 def _doc(job: Path) -> str:
-    """Return a job's docstring as Markdown, and how to run it alone. The job is not imported, because that is slow."""
+    """Return Markdown: a job's docstring, and how to run the job alone. The job is parsed: an import is slow."""
     source = job.read_text("utf-8") if job.is_file() else ""
     said = (ast.get_docstring(ast.parse(source)) or "").replace("<", "&lt;")
     return f"{said}\n\nOptions and a standalone run: `spark-submit spark_jobs/{job.name} --help`."

@@ -45,7 +45,7 @@ MODULES = (
 """Modules that the jobs of a run and the DAG files import."""
 _imported: list[str] = []
 _before: list[Any] = []
-"""The task's output streams in a job. If they were garbage-collected, they would close the job's."""
+"""In a job: the output streams of its task. If they were garbage-collected, they would close the job's output."""
 
 
 @hookimpl
@@ -71,7 +71,7 @@ def is_warm() -> bool:
 
 
 class ForkedJob(SubprocessHook):
-    """A SubprocessHook that runs a Python program in a fork of this process, after `first`."""
+    """A SubprocessHook that forks this process, calls `first` in the fork, and then runs a Python program there."""
 
     def __init__(self, first: Callable[[], None]) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class ForkedJob(SubprocessHook):
         command: list[str],
         env: dict[str, str] | None = None,
         output_encoding: str = "utf-8",
-        cwd: str | None = None,  # noqa: ARG002  # that of the task
+        cwd: str | None = None,  # noqa: ARG002  # the fork has the task's
     ) -> SubprocessResult:
         self.log.info("Running in a fork: %s", command)
         reading, writing = os.pipe()

@@ -3,8 +3,8 @@ member.
 
 The values are written as pending: they are in the log but have no effect yet. Then the log is read up to them. If it
 has nothing newer than the compared values, the transaction ends with COMMIT, else with ABORT. A commit after the
-pending record has a higher log_offset and wins. An earlier pending commit of another open transaction would lose: the
-preflight check (require_stable, each offset by name) and the log show it.
+pending record has a higher log_offset and wins. A pending commit of another transaction, before the pending record,
+would lose: the preflight check (require_stable, each offset by name) and the log show such a commit.
 
 Not here: the preflight check of the group, and reading back the result of a write (restore, delete).
 """
@@ -28,7 +28,7 @@ PREFIX = "sexton-"
 _ID_CHARS = 32
 _MARKER_TRIES = 11
 _MARKER_WAIT_S = 0.005
-"""How long to wait for the end of a transaction in the log, with growing waits: about 10 s in total."""
+"""Wait for the marker that ends a transaction in the log, in growing steps: about 10 s in total."""
 DELETED = "it was deleted since"
 
 Values = Mapping[ItemId, tuple[TopicPartition, CommittedValue]]
@@ -38,8 +38,8 @@ Values = Mapping[ItemId, tuple[TopicPartition, CommittedValue]]
 @dataclass(slots=True, kw_only=True)
 class OffsetWriter:
     """Writes offsets for one attempt. `plain_because` is why it can only send an OffsetCommit, which compares nothing;
-    None where it compares and sets. `among_members` also writes to groups with members, but only for topics to which
-    they do not subscribe."""
+    None where it compares and sets. With `among_members` it also writes to groups with members, but only for topics to
+    which the members do not subscribe."""
 
     context: ApplyContext
     plan_id: str
@@ -75,8 +75,8 @@ class OffsetWriter:
     def write(self, group_id: str, log_partition: int, values: Values, *, since: int | None) -> Answer:
         """Write the values of a group, which were compared when the log ended at `since`.
 
-        The answer's `decided` are values that were left unchanged. The log shows the result of the others, after
-        `settle`.
+        The answer's `decided` are the results of offsets that were left unchanged. After `settle` the log shows the
+        results of all other offsets.
         """
         if self._producer is None:
             answers = self.context.client.commit_offsets(group_id, dict(values.values()))
@@ -135,7 +135,7 @@ class OffsetWriter:
         return found, is_committed
 
     def _await_end(self, tail: GroupTail, producer: ProducerIdentity) -> None:
-        """Read on until the log has the end of the transaction: the coordinator answers before its marker is
+        """Read on until the log has the end of the transaction: the coordinator answers before the marker is
         written."""
         for number in range(_MARKER_TRIES):
             tail.read()
@@ -149,7 +149,7 @@ class OffsetWriter:
 def _objection(
     item_id: ItemId, records: Sequence[GroupRecord], producer_id: int, value: CommittedValue
 ) -> Result | None:
-    """Why a pending value must not be committed, by the records of its offset in the log; None when it may."""
+    """Why a pending value must not be committed, judged by its offset's records in the log; None when it may."""
     if others := [record for record in records if record.producer_id != producer_id]:
         newer = others[-1].value
         error = DELETED if newer is None else f"{newer.committed_offset} was committed since"

@@ -5,8 +5,8 @@ anywhere: the ledger has the intent before the call and the outcome after it, so
 without an outcome by reading their effects, then continues.
 
 Kafka has no compare-and-delete. A commit may arrive between the preflight check and the call's effect. That window is
-one check and the call; it is measured, and the log shows afterwards which commits arrived. Offsets are put back without
-such a window (compare_and_set).
+measured, from the check to the call's answer, and the log shows afterwards which commits arrived in it. Offsets are put
+back without such a window (compare_and_set).
 """
 
 import time
@@ -26,7 +26,7 @@ from sexton.ledger.entries import NO_STEP, Action, Intent, Item, ItemId, Result,
 from sexton.ledger.ledger import Ledger
 
 RECHECK_MS = 5_000
-"""A preflight check that is older than this before its call is repeated: the process may have been suspended."""
+"""If a preflight check is older than this before its call, it is repeated: the process may have been suspended."""
 TRIES = 3
 SETTLE_TRIES = 6
 """How often the effect of an unanswered call is checked, with growing waits: about 6 s in total."""
@@ -52,11 +52,11 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The coordinator's answer to a call: an error per item, and `whole` for all items. Kafka's names, None for
-    success.
+    """The coordinator's answer to a call: an error per item, and `whole`, an error for all items. Errors have Kafka's
+    names; None is success.
 
-    Not `is_settled`: the call may have been carried out, or may still be. Not `was_sent`: it certainly was not carried
-    out. `decided` are the results of items that the call has found must stay unchanged.
+    Without `is_settled` the call may have been carried out, or may still be. Without `was_sent` it certainly was not.
+    `decided` are results of items that the call itself found must stay unchanged.
     """
 
     by_item: Mapping[ItemId, str | None] = field(default_factory=dict)
@@ -73,9 +73,9 @@ NO_ANSWER = Answer(is_settled=False)
 """The answer of a call whose process died before it could record one."""
 
 Preflight = tuple[float, list[Result]]
-"""When the cluster was checked (ticks in ms), and the results of items that must not be changed any more."""
+"""When the cluster was checked (ticks in ms), and results for the items that must not be changed."""
 Effects = tuple[list[Result], list[Item]]
-"""The effects of a call: results of its items, and of items that no intent names."""
+"""The effects of a call: all results, and the items among them that no intent names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Step:
     """One call: its items, and the three functions in which operations differ.
 
     `preflight` compares the cluster with `items`. `call` changes the remaining items. `read_back` finds out the
-    effects. The window of a step counts only if it `is_measured`.
+    effects. The window of a step is recorded only if `is_measured`.
     """
 
     action: Action
@@ -142,10 +142,10 @@ def attempt(
     closes_on: type[SextonError] | tuple[type[SextonError], ...],
     **claim: Any,
 ) -> Iterator[None]:
-    """An attempt from its claim (the arguments of Ledger.claim) to its close with the results by outcome.
+    """Claim an attempt (`claim` are arguments of Ledger.claim), run the block, and close the attempt with its `counts`.
 
-    An error in `closes_on` closes it as well, so that the next attempt may begin at once. After any other error it
-    stays open until its process has ended or its lease is over.
+    An error of a type in `closes_on` closes the attempt as well, so that the next attempt may begin immediately. After
+    any other error the attempt stays open until its process has ended or its lease is over.
     """
     context.status = PlanStatus.of(context.ledger.claim(at_ms=context.clocks.now_ms(), **claim))
     try:
@@ -187,7 +187,7 @@ def execute_step(context: ApplyContext, step: Step) -> list[Result]:
 
 
 def read_until_settled(context: ApplyContext, answer: Answer, read: Callable[[], list[Result]]) -> list[Result]:
-    """Read the effects of a call; after a call without an answer repeatedly, until nothing is `unknown`."""
+    """Read the effects of a call. If it had no answer, read again until no result is `unknown`, SETTLE_TRIES times."""
     for number in range(SETTLE_TRIES):
         results = read()
         if answer.is_settled or not any(result.outcome == "unknown" for result in results):
@@ -197,7 +197,7 @@ def read_until_settled(context: ApplyContext, answer: Answer, read: Callable[[],
 
 
 def error_text(error: GroupError | NotAllowed) -> str:
-    """Kafka's name of a refusal, with the missing ACL if there is one."""
+    """Kafka's name for a refusal, with the missing ACL if there is one."""
     is_about_rights = error.fix and error.error_name.endswith("AUTHORIZATION_FAILED")
     return f"{error.error_name} ({error.fix})" if is_about_rights else error.error_name
 

@@ -21,7 +21,7 @@ from sexton.records import (
 
 NO_PRODUCER_ID = -1
 _VALUE_TYPE = 1
-"""Coordinators up to 4.0 read the values of type 0 as those of type 1."""
+"""Coordinators up to 4.0 read values of records with key type 0 like those with key type 1."""
 
 RecordKey = tuple[object, ...]
 """The key of a record: an offset's topic and partition, or the key of a record of the group itself."""
@@ -62,8 +62,8 @@ class GroupRecord:
 
 @dataclass(slots=True)
 class Transactions:
-    """Transactions in a log, record by record: `open` has log_offsets by producer id, `aborted` those of transactions
-    that ended with ABORT."""
+    """The transactions in a log: `open` has the log_offsets of records in open transactions, by producer id; `aborted`
+    has those of records in transactions that ended with ABORT."""
 
     open: dict[int, list[int]] = field(default_factory=dict)
     aborted: set[int] = field(default_factory=set)
@@ -79,9 +79,9 @@ class Transactions:
 
 
 class GroupTail:
-    """The tail of one log partition from `cut` on, for the given groups; `read` continues where it stopped.
+    """The tail of one log partition from `cut` on, for the given groups; each `read` continues where the last stopped.
 
-    An unreadable record is refused, because it may be a commit.
+    Refused at an unreadable record, because it may be a commit.
     """
 
     def __init__(self, client: KafkaAdmin, log_partition: int, *, cut: int, group_ids: Collection[str]) -> None:
@@ -96,7 +96,7 @@ class GroupTail:
         return self._tail.log_offset
 
     def read(self) -> int:
-        """Read up to the high watermark and return it. Refused when the log is no longer the one of the plan."""
+        """Read up to the high watermark and return it. Refused when the plan was made from another log."""
         try:
             records = self._tail.records()
         except LogChangedError as error:
@@ -122,7 +122,7 @@ class GroupTail:
 
 
 def record_key(record_type: int, key: bytes, topic: str | None, partition: int | None) -> RecordKey:
-    """A key that two records of a group share exactly if one replaces the other: key types 0 and 1 are one."""
+    """A key that two records of a group share exactly if one replaces the other: key types 0 and 1 count as one."""
     return ("offset", topic, partition) if record_type in OFFSET_TYPES else (record_type, key)
 
 

@@ -59,10 +59,9 @@ class ClusterIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerTime:
-    """The brokers' clock: at least `at_least_ms`, the newest timestamp in the log; `now_ms` by a broker's answer, or
-    None.
+    """What is known of the brokers' clock: the newest timestamp in the log, and the time in a broker's answer.
 
-    `at_least_ms` is -1 where the log is empty or in an old format.
+    `at_least_ms` is -1 where the log is empty or in an old format; `now_ms` is None without such an answer.
     """
 
     at_least_ms: int
@@ -84,14 +83,14 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class KafkaAdmin:
-    """A cluster as seen by a principal that may change it, over `reading`, which retries, and `changing`, which does
+    """A cluster as seen by a principal that may change it, through two sessions: `reading` retries, `changing` does
     not."""
 
     reading: ClusterSession
     changing: ClusterSession
 
     def identity(self, *, may_hide_log: bool = False) -> ClusterIdentity:
-        """NotAllowed or UsageError when the offsets topic is not shown, unless it may be hidden."""
+        """The cluster's identity. NotAllowed or UsageError when the offsets topic is hidden, unless `may_hide_log`."""
         topic = self._offsets_topic(may_hide=may_hide_log)
         cluster = self.reading.retrying(lambda: describe_cluster(self.reading, []))
         minutes = retention_minutes(self.reading)
@@ -112,7 +111,7 @@ class KafkaAdmin:
         return BrokerTime(at_least_ms=at_least_ms, now_ms=controller_time_ms(self.reading))
 
     def _offsets_topic(self, *, may_hide: bool) -> Topic | None:
-        """The offsets topic; None where it is hidden and may be."""
+        """The offsets topic; None where it is hidden and `may_hide` is set."""
         try:
             return self.reading.retrying(lambda: describe_topic(self.reading, OFFSETS_TOPIC))
         except UsageError:  # also NotAllowed
@@ -159,15 +158,18 @@ class KafkaAdmin:
     def committed(
         self, group_id: str, *, require_stable: bool, only: Collection[TopicPartition] | None = None
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """All committed offsets that this principal may see, or those of `only`; with `require_stable` error code 88
-        for one that an open transaction may change; one that has no value yet is only answered by name (`only`)."""
+        """All committed offsets that this principal may see, or those of the partitions in `only`.
+
+        With `require_stable` an offset that an open transaction may change has error code 88. If it has no committed
+        value yet, the answer has it only if `only` names it.
+        """
         return committed_offsets(self.reading, group_id, require_stable=require_stable, only=only)
 
     def group_now(self, group_id: str) -> GroupNow:
         return admin.group_now(self.reading, group_id)
 
     def snapshot(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> GroupSnapshot:
-        """A group by a fresh admin snapshot; never raises."""
+        """A fresh admin snapshot of a group; never raises."""
         return snapshot_group(self.reading, group_id, group_type, wanted)
 
     def delete_offsets(
@@ -189,10 +191,10 @@ class KafkaAdmin:
         acl = self.changing.missing_acl(error, "OffsetCommit", topic=topic, group_id=group_id)
         return error if acl is None else f"{error}: {acl}"
 
-    # The requests of a transaction are sent by the session that retries: what was pended late is seen before its end.
+    # The retrying session sends the requests of a transaction: values that were pended late are seen before it ends.
 
     def begin_transactions(self, transactional_id: str) -> ProducerIdentity:
-        """InitProducerId; it ends a transaction that an earlier producer of this id left open."""
+        """InitProducerId; it ends a transaction that an earlier producer with this id left open."""
         return offset_transactions.begin(self.reading, transactional_id)
 
     def pend_offsets(
@@ -207,17 +209,18 @@ class KafkaAdmin:
         offset_transactions.end(self.reading, producer, committed=committed)
 
     def subscribed_topics(self, group_id: str, group_type: str) -> frozenset[str] | None:
-        """The topics to which the members of a group subscribe; None when that is not known.
+        """The topics to which the members of a group subscribe; None when they are not known.
 
-        A streams group's is not: a topology may read topics by a pattern, which the coordinator does not show.
+        Those of a streams group are not known: its topology may read topics by a pattern, which the coordinator does
+        not show.
         """
         is_streams = group_type.capitalize() == STREAMS
         topics = None if is_streams else self.snapshot(group_id, group_type).subscribed_topics
         return None if topics is None else frozenset(topics)
 
     def join_and_leave(self, group_id: str, protocol_type: str) -> ErrorName | None:
-        """Join an Empty classic group of a protocol type and leave it at once; None when it was joined, else why
-        not."""
+        """Join an Empty classic group of a protocol type and leave it immediately; None if the join succeeded, else
+        Kafka's error."""
         return membership.join_and_leave(self.changing, self.reading, group_id, protocol_type)
 
     def append_tombstones(self, log_partition: int, batches: bytes) -> int:
@@ -226,7 +229,8 @@ class KafkaAdmin:
 
 @contextmanager
 def connected(config: ClientConfig) -> Iterator[KafkaAdmin]:
-    """The cluster of `config`, for one thread; UsageError when it refuses the credentials, BrokerError without it."""
+    """The cluster of `config`, for one thread. UsageError when it refuses the credentials, BrokerError when it does not
+    answer."""
     with ClusterSession(config) as reading, _once(config) as changing:
         yield KafkaAdmin(reading, changing)
 

@@ -1,14 +1,14 @@
-"""The standing approval of `sexton keep`: what a person has allowed once, for every run until an end.
+"""The standing approval of `sexton keep`: what a person has allowed once, for every run until the approval ends.
 
     <archive>/<cluster_id>/approvals/<approval_id>/approval.json    written once
-                                                  /revoked.json     ends it, written once
+                                                  /revoked.json     written once, to end the approval
 
-`approval_id` is the SHA-256 of approval.json. Whoever can write files can write another approval, but it has another
-id, and the id comes from elsewhere: from who types the command, or from Airflow, which keeps that of the approval in
-force (airflow/keep_tasks.py). Each step of a run checks the file, its end, the policy and the revocation again, and the
-ledger's intents name the approval; what they have used of its limits is counted from there.
+`approval_id` is the SHA-256 of approval.json. Whoever can write files can write another approval, but with another id,
+and the id in force is not in the files: the user of the command line passes it, or Airflow stores it
+(airflow/keep_tasks.py). Each step of a run checks again the file, when it ends, the policy and the revocation. Each
+intent in a ledger names its approval, so the ledgers show how much of the limits is used.
 
-Not here: who may give one (airflow/consent.py).
+Not here: who may approve (airflow/consent.py).
 """
 
 import hashlib
@@ -64,7 +64,7 @@ class Terms(_Document):
 
 
 class StandingApproval(_Document):
-    """Terms, who approved them and when, and the DAG run and the question in which they were approved."""
+    """Terms, who approved them and when, and the DAG run and the SHA-256 of the request that was approved."""
 
     terms: Terms
     approved_by: str = Field(min_length=1)
@@ -79,14 +79,14 @@ class StandingApproval(_Document):
 
 
 def write_approval(fs: pafs.FileSystem, root: str, approval: StandingApproval) -> str:
-    """Store an approval and return its approval_id. An existing one stays unchanged."""
+    """Store an approval and return its approval_id. An existing file stays unchanged."""
     folder = _folder(root, approval.terms.cluster_id, approval.sha256)
     create_whole(fs, f"{folder}/{FILE}", approval.to_bytes(), mode=0o600)
     return approval.sha256
 
 
 def revoke(fs: pafs.FileSystem, root: str, cluster_id: str, approval_id: str, *, at_ms: int) -> None:
-    """End an approval; UsageError where there is none with that id. One that is revoked stays revoked."""
+    """End an approval; UsageError where there is none with that id. A second revocation changes nothing."""
     folder = _folder(root, cluster_id, approval_id)
     _require_file(fs, folder)
     create_whole(fs, f"{folder}/{REVOKED}", json.dumps({"revoked_at_ms": at_ms}).encode() + b"\n")
@@ -95,8 +95,8 @@ def revoke(fs: pafs.FileSystem, root: str, cluster_id: str, approval_id: str, *,
 def approval_in_force(
     fs: pafs.FileSystem, root: str, cluster_id: str, approval_id: str, *, policy_sha256: str, now_ms: int
 ) -> StandingApproval:
-    """The approval of that id. Refused unless its bytes have that id and it is in force for this cluster and policy;
-    UsageError where there is none."""
+    """The approval with that id. Refused unless the file has that SHA-256 and the approval is in force for this cluster
+    and policy; UsageError where there is no such approval."""
     folder = _folder(root, cluster_id, approval_id)
     _require_file(fs, folder)
     data = read_file(fs, f"{folder}/{FILE}")
@@ -119,9 +119,11 @@ def approval_in_force(
 
 @dataclass(slots=True, kw_only=True)
 class Allowance:
-    """What a standing approval allows in this hour, less what the steps of this and of earlier runs have used.
+    """What a standing approval still allows: its limits per hour, minus what steps have used in the last hour, in this
+    run and in earlier runs.
 
-    `due_ms` is when the broker expires each offset: where the limits do not suffice the first come first.
+    `due_ms` is when the broker expires each offset. If the limits do not suffice, the offsets that expire first are
+    kept first.
     """
 
     fs: pafs.FileSystem
@@ -150,7 +152,8 @@ class Allowance:
         )
 
     def admit(self, rows: Mapping[ItemId, Row], *, is_join: bool) -> Mapping[ItemId, Row]:
-        """The rows of a step that are within the limits, which they use up; a join counts once for all its rows."""
+        """Return the rows of a step that are within the limits, and count them as used. A join counts once for all its
+        rows."""
         if is_join:
             admitted = rows if self._joins_left else {}
             self._joins_left -= bool(admitted)
@@ -161,7 +164,7 @@ class Allowance:
 
 
 def _used(fs: pafs.FileSystem, root: str, cluster_id: str, approval_id: str, *, since_ms: int) -> tuple[int, int]:
-    """Offsets and joins that intents under an approval name, by the ledgers."""
+    """The numbers of offsets and of joins, since `since_ms`, in the ledgers' intents that name the approval."""
     offsets = joins = 0
     for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
         ledger = Ledger(fs, root, cluster_id, plan_id)

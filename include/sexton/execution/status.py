@@ -21,7 +21,7 @@ def call_of(checks: Mapping[str, Any]) -> Call:
 class Intended:
     """The calls that may have been made for an item.
 
-    `since` is where the log ended before the first call, `at_ms` is when the last one was intended.
+    `since` is where the log ended before the first call, `at_ms` is when the last call was intended.
     """
 
     since: int
@@ -34,8 +34,8 @@ class PlanStatus:
     """The known state of the items. `results` has the effective result of each, `items` every item with a result.
 
     `open` are the intents without an outcome when the attempt began. For a deletion: `intended` are items for which a
-    call may have been made, `doubtful` items with an unanswered call, `restored` the items that put a value back, and
-    `returned` has, by offset, the log_offset from which on nothing needs to be put back.
+    call may have been made, `doubtful` items with an unanswered call, `restored` the items that put a value back.
+    `returned` maps an offset to a log_offset: values that tombstones up to there removed need not be put back.
     """
 
     items: dict[ItemId, Item] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class PlanStatus:
         return bool(self.open or self.unreturned())
 
     def unreturned(self) -> list[tuple[Item, Result]]:
-        """Items whose deletion, at a known log position, removed a newer commit, without a restore begun since."""
+        """Items whose deletion removed a newer commit, at a known log position, if no restore has begun since."""
         return [
             (self.items[item_id], self.results[item_id])
             for item_id in sorted(self._raced)
@@ -130,8 +130,8 @@ class PlanStatus:
 
 
 def _replaces(result: Result, known: Result | None) -> bool:
-    """Whether a result counts more than the known one: a written outcome is never forgotten, else the last one
-    counts."""
+    """Whether a result replaces the known one. A written outcome replaces all but written ones, and `raced` also those;
+    any other outcome but `unknown` replaces outcomes that are not final."""
     if known is None or result.outcome in WRITTEN:
         return known is None or known.outcome not in WRITTEN or result.outcome == "raced"
     return known.outcome not in FINAL and result.outcome != "unknown"

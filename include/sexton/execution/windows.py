@@ -1,4 +1,4 @@
-"""Statistics of the windows of an attempt's calls: the time from the preflight check to the answer."""
+"""Statistics of the windows of an attempt's calls. A window lasts from the preflight check to the call's answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """Windows in ms; all 0 where there was none."""
+    """Number and lengths of windows; all 0 if there was no call."""
 
     steps: int = 0
     sum_ms: float = 0.0

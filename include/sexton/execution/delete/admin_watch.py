@@ -1,12 +1,12 @@
-"""`AdminWatch`: the watch of a plan from admin snapshots, where the log cannot be read, by fresh admin snapshots.
+"""`AdminWatch`: the watch for a plan made from admin snapshots, where the log cannot be read. It takes fresh snapshots.
 
-A group that has changed since the plan's admin snapshot is left alone as a whole: it is not Empty, has another group
-epoch or protocol type, has any offset with another value, or changed in any later admin snapshot in the archive. So is
-a group without an answer.
+If a group has changed since the plan's admin snapshot, the whole group is left alone. It has changed if it is not
+Empty, has another group epoch or protocol type, has any offset with another value, or changed in any later admin
+snapshot in the archive. A group without an answer is left alone, too.
 
-Unlike the log, admin snapshots cannot show a commit between the preflight check and the call's effect: it is deleted
-unseen. So nothing is put back here. That window is measured, and if a snapshot after the call shows that the group was
-active, its items say so.
+Unlike the log, admin snapshots cannot show a commit between the preflight check and the call's effect. Such a commit is
+deleted unseen, so nothing is put back here. That window is measured, and if a snapshot after the call shows that the
+group was active, its items say so.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,10 +30,11 @@ _STILL_THERE = "the request timed out; the offset still exists"
 
 @dataclass(slots=True)
 class AdminWatch:
-    """Watches from admin snapshots. `then` has each group of the plan as its admin snapshot saw it.
+    """Watches groups with admin snapshots. `then` has each group of the plan as the plan's admin snapshot saw it.
 
     `newer` are newer values that admin snapshots have seen since (None: a pending value, which no admin snapshot
-    shows): a call without an answer may still remove them. `last` is the preflight check of a group before its call.
+    shows): a call without an answer may still remove them. `last` has the admin snapshot of each group's last preflight
+    check.
     """
 
     then: Mapping[str, GroupThen]
@@ -66,7 +67,8 @@ class AdminWatch:
         return self._settled(context, group, rows, NO_ANSWER, None), []
 
     def wait(self, context: DeleteContext, *, until_ms: int) -> None:
-        """Keep asking: a newer value that was seen, and is then gone, was removed by such a call."""
+        """Take snapshots until then: a newer value that was seen, and is then gone, was removed by an unanswered
+        call."""
         while context.clocks.now_ms() < until_ms:
             for group in context.groups:
                 if rows := _unsettled(context, group):
@@ -145,9 +147,9 @@ class AdminWatch:
     def _settled(
         self, context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, before: GroupSnapshot | None
     ) -> list[Result]:
-        """The result of a call, by snapshots after it; `unknown` only where no admin snapshot answers.
+        """The results of a call, from snapshots after it; `unknown` only where no admin snapshot shows the outcome.
 
-        `before` is the preflight check before the call, None where it is no longer known.
+        `before` is the snapshot of the preflight check before the call, None where it is no longer known.
         """
         if not answer.was_sent:
             return [Result.of(row.item_id, "not_done", answer.whole) for row in rows]
@@ -217,7 +219,7 @@ def _not_done(result: Result, answer: Answer) -> Result:
 def _activity(before: GroupSnapshot, now: GroupSnapshot, *, planned: Collection[tuple[str, int]]) -> str | None:
     """The evidence, in two admin snapshots around a call, that the group was active: a commit in between may be deleted
     as well."""
-    if now.state is None:  # which a group is without its last offset
+    if now.state is None:  # a group is gone without its last offset
         return None
     moved = [key for key, value in now.offsets.items() if key not in planned and before.offsets.get(key) != value]
     if not moved and all(getattr(now, name) == getattr(before, name) for name in _OF_GROUP):

@@ -1,6 +1,6 @@
 """Applies a plan: one attempt, group by group, which continues where an earlier attempt stopped.
 
-A plan that has only final outcomes is applied, and applying it again does nothing.
+Once all items of a plan have final outcomes, the plan counts as applied, and applying it again does nothing.
 """
 
 from sexton import __version__
@@ -45,7 +45,7 @@ def apply_plan(
 ) -> ApplySummary:
     """Apply a plan that was read and checked, and return its summary. The sink `dry_run` only compares.
 
-    `watch` is by the basis of the plan (watch_of), for this attempt alone.
+    `watch` fits the basis of the plan (watch_of), and is used for this attempt only.
 
     Refused when a precondition does not hold, before anything is changed, or when another attempt has taken over.
     BrokerError when the cluster cannot be read any more: the attempt stays open, because an unanswered call may still
@@ -120,7 +120,8 @@ def is_applied(groups: list[PlannedGroup], status: PlanStatus) -> bool:
 def _refusal(
     plan: Plan, rules: Rules, identity: ClusterIdentity, time: BrokerTime, *, sink: Sink, now_ms: int
 ) -> Refused | None:
-    """Why the plan must not be applied now. Open steps of an earlier attempt are settled all the same."""
+    """Why the plan must not be applied now; None if it may. Open steps of an earlier attempt are settled in any
+    case."""
     try:
         check_plan(plan, rules, now_ms=now_ms)
         check_clock(plan, time, now_ms=now_ms)
@@ -140,7 +141,7 @@ def _refusal(
 
 
 def _what_if_warnings(plan: Plan, rules: Rules, identity: ClusterIdentity) -> list[str]:
-    """A dry run only warns of a plan by another retention than the broker's."""
+    """The warning of a dry run about a plan that was made with another retention than the broker's."""
     try:
         check_retention(plan, rules, live_ms=identity.retention_ms)
     except Refused as refusal:
@@ -183,7 +184,8 @@ def _apply_group(context: DeleteContext, group: PlannedGroup) -> None:
 
 
 def _may_be_tried(context: DeleteContext, group: PlannedGroup, item_id: ItemId) -> bool:
-    """Whether another try may help: certainly not done, or refused alone and then deleted with its group."""
+    """Whether another try may help: the item certainly was not deleted, or its topic is gone, so that the offset alone
+    was refused, and its group may now be deleted as a whole."""
     result = context.status.results.get(item_id)
     if result is None:
         return False

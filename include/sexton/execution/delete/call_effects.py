@@ -28,8 +28,8 @@ class RacedCommit:
 def raced_commits(
     records: Sequence[GroupRecord], rows: Sequence[PlannedRow], *, since: int, call: Call
 ) -> list[RacedCommit]:
-    """Values written since the preflight check (`since`) and followed by a tombstone of their key: the newest value of
-    each key.
+    """For each key the newest value that was written since the preflight check (`since`) and is followed by a tombstone
+    for the key.
 
     Deleting a group removes all its offsets; deleting offsets removes only the named ones.
     """
@@ -46,9 +46,9 @@ def tombstones_by_key(
 ) -> dict[RecordKey, tuple[GroupRecord, GroupRecord | None]]:
     """The tombstone of each key at `since` or later, and the newest value between `since` and the tombstone.
 
-    Another client may have removed an offset right before the call, and it may have been committed again in between:
-    then it is unknown which tombstone is from the call. Of several tombstones, the last one that removed a value
-    counts.
+    Another client may have removed an offset right before the call, and the offset may have been committed again before
+    the call: then it is unknown which tombstone is from the call. Of several tombstones, the last one that removed a
+    value counts.
     """
     found: dict[RecordKey, tuple[GroupRecord, GroupRecord | None]] = {}
     values: dict[RecordKey, GroupRecord] = {}
@@ -71,7 +71,7 @@ def results_of(
     *,
     since: int,
 ) -> list[Result]:
-    """A result of each row; `unknown` where neither the log nor the answer decides."""
+    """A result for each row; `unknown` where neither the log nor the answer decides."""
     tombstones = tombstones_by_key(records, since=since)
     values = {each.row.item_id: each.value for each in raced if each.row is not None}
     return [

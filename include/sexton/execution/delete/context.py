@@ -32,8 +32,8 @@ class Comparison:
 
 
 class Watch(Protocol):
-    """How an attempt observes the cluster, by the basis of its plan. `checks` is recorded in the ledger with a
-    comparison."""
+    """How an attempt observes the cluster, which depends on the basis of its plan. `checks` are those of a Comparison,
+    as recorded in the ledger."""
 
     basis: Basis
 
@@ -52,7 +52,7 @@ class Watch(Protocol):
         """The effects of a call whose process ended before it recorded an answer."""
 
     def wait(self, context: "DeleteContext", *, until_ms: int) -> None:
-        """Wait for an instant until which unanswered calls may still be carried out."""
+        """Wait until `until_ms`: before that, unanswered calls may still be carried out."""
 
     def settle_late(self, context: "DeleteContext", group: PlannedGroup) -> None:
         """Find out what earlier, abandoned calls did to a group, and record it."""
@@ -83,7 +83,7 @@ class DeleteContext(ApplyContext):
         return self._tails[log_partition]
 
     def next_position(self, log_partition: int) -> int:
-        """A position after those of the plan that no item has yet."""
+        """The next unused position after those of the plan, for an item that is not in the plan."""
         if log_partition not in self._positions:
             planned = sum(len(group.rows) for group in self.groups if group.log_partition == log_partition)
             used = [position for part, position in self.status.items if part == log_partition]

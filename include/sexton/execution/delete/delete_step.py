@@ -12,7 +12,7 @@ from sexton.ledger.entries import ItemId
 
 
 def delete_rows(context: DeleteContext, group: PlannedGroup, rows: Rows, checks: Checks) -> None:
-    """Delete rows of a group that was just compared, through the coordinator, by the call in `checks`."""
+    """Delete rows of a group that was just compared, through the coordinator, with the call that `checks` name."""
     keys = {row.item_id: row.topic_partition for row in rows if row.is_offset}
 
     def ask(left: Collection[ItemId]) -> Answer:

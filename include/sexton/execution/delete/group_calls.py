@@ -17,7 +17,7 @@ from sexton.records import OFFSET_TYPES
 
 _BATCH_BYTES = 61
 _RECORD_BYTES = 29
-"""The largest size of a record without a value, without its key (coordinator.tombstones)."""
+"""Maximum size of a record without a value, not counting its key (coordinator.tombstones)."""
 _ITEM_FIELDS = ("log_partition", "position", "record_type", "group_id", "topic", "partition")
 
 
@@ -69,7 +69,7 @@ class PlannedGroup:
 
 
 def planned_groups(plan: Plan) -> list[PlannedGroup]:
-    """The plan by group, in its order."""
+    """The plan's rows by group, in the plan's order."""
     undo = iter(plan.undo.to_pylist())
     by_group: dict[tuple[int, str], list[PlannedRow]] = {}
     for row in plan.tombstones.to_pylist():

@@ -1,11 +1,11 @@
 """The sink `log`: writes tombstones into the log itself, for offsets that the coordinator refuses to delete because
 their topic is gone.
 
-Dangerous, so limited: only offsets, never a group's own records, which can keep a coordinator from loading; only of
-groups without members; only in the log partition that the group hashes to today; only while the newest value is still
-the plan's; and as the only client that brokers allow to write there. The coordinator does not notice: it serves the
-offset from memory until it loads the log partition again. A 4.x coordinator does so at the next commit to that
-partition, and answers that commit NOT_COORDINATOR.
+This is dangerous, and therefore limited. It writes tombstones only for offsets, never for a group's own records, which
+could prevent a coordinator from loading; only for groups without members; only to the log partition to which the group
+hashes now; and only while the newest value is still the plan's. It uses the only client id that brokers allow to write
+there. The coordinator does not notice: it serves the offset from memory until it loads the log partition again. A 4.x
+coordinator does so at the next commit to that partition, and answers that commit with NOT_COORDINATOR.
 """
 
 from collections.abc import Collection, Sequence
@@ -64,7 +64,7 @@ def _append(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedR
 
 
 def _not_allowed(context: DeleteContext, group: PlannedGroup) -> str | None:
-    """Why no tombstone of this group may be written into the log; None when it may."""
+    """Why no tombstone for this group may be written into the log; None when it may."""
     if profile_of(context.plan.record.profile).record_format < RECORD_FORMAT:
         return "the log's record format is too old for what this writes"
     count = context.client.identity().partition_count

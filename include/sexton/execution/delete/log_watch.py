@@ -1,4 +1,4 @@
-"""`LogWatch`: the watch of a plan by the log, which shows the effects of a call, whatever its answer was."""
+"""`LogWatch`: the watch for a plan made from the log. The log shows the effects of a call, whatever its answer was."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from sexton.ledger.entries import Item, Result
 from sexton.plans.basis import BY_LOG
 
 LATE_MS = HOUR_MS
-"""A tombstone stamped later than this after an intent does not belong to its call."""
+"""A tombstone stamped more than this after an intent is not from the intent's call."""
 
 
 class LogWatch:
@@ -43,8 +43,8 @@ class LogWatch:
     def settle_late(self, context: DeleteContext, group: PlannedGroup) -> None:
         """Read the effects of abandoned calls on a group, and put back commits that they removed in a race.
 
-        Repeated calls that are done are included: the first call may be carried out after the second. A tombstone
-        stamped LATE_MS after the intent counts as another client's.
+        Rows that a repeated call has deleted are included: the first call may be carried out after the second. A
+        tombstone stamped more than LATE_MS after the intent counts as another client's.
         """
         status, tail = context.status, context.tail(group.log_partition)
         rows = [row for row in group.rows if row.item_id in status.intended]
@@ -75,7 +75,7 @@ def _settle(
 ) -> Effects:
     """Read the effects of a call, as often as needed; no result is `unknown` in the end.
 
-    An unanswered call that has had no effect by then may still take effect: it is checked again when the attempt ends.
+    An unanswered call without an effect so far may still take effect: it is checked again when the attempt ends.
     """
     tail = context.tail(group.log_partition)
     raced: list[RacedCommit] = []
@@ -133,12 +133,12 @@ def _late_beyond_plan(context: DeleteContext, group: PlannedGroup, rows: Rows) -
 
 
 def _in_time(records: Sequence[GroupRecord], intended_at_ms: int) -> list[GroupRecord]:
-    """Without tombstones that are too late to belong to a call intended then."""
+    """The records, without tombstones that are too late to be from a call intended at `intended_at_ms`."""
     return [one for one in records if not one.is_tombstone or one.timestamp_ms <= intended_at_ms + LATE_MS]
 
 
 def _decided(context: DeleteContext, group: PlannedGroup, row: PlannedRow, result: Result, answer: Answer) -> Result:
-    """The result of a row without a tombstone in the log."""
+    """The result of a row; if that is `unknown`, what the answer and the coordinator say instead."""
     if result.outcome != "unknown":
         return result
     if not answer.is_settled:
@@ -149,5 +149,6 @@ def _decided(context: DeleteContext, group: PlannedGroup, row: PlannedRow, resul
         is_there = context.client.group_now(group.group_id).exists
     if is_there:
         return Result.of(row.item_id, "not_done", "the coordinator reported success, but it is still there")
-    # Up to 3.9 a group that was never more than offsets has no record of its own, and is deleted without one.
+    # Up to 3.9 a group that never had anything but offsets has no record of its own, and is deleted without a
+    # tombstone.
     return Result.of(row.item_id, "gone" if row.is_offset else "done")

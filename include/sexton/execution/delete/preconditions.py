@@ -1,8 +1,8 @@
 """The checks of a whole plan before an attempt deletes anything; if one fails, the plan is refused.
 
 - The plan is byte for byte the approved one, not too old, and within its limits.
-- It was made by this version of the code, by the policy in force, and by the broker's own retention, which is known.
-- It is of this cluster, this offsets topic and this number of log partitions.
+- It was made by this version of the code, with the policy in force and the broker's own retention, which must be known.
+- It is for this cluster, this offsets topic and this number of log partitions.
 - This machine's clock agrees with the brokers' clock, which has reached the plan's instant.
 """
 
@@ -24,7 +24,7 @@ from sexton.policy import Counts, DefaultLimits, Limits
 from sexton.policy.durations import duration_text
 
 MAX_SKEW_MS = MINUTE_MS
-"""How far this clock and a broker's may differ: this clock judges and records, the broker's stamps records."""
+"""Maximum difference between this machine's clock, which measures ages, and a broker's, which stamps records."""
 _NEW_PLAN = "make a new plan"
 
 
@@ -32,9 +32,9 @@ _NEW_PLAN = "make a new plan"
 class Rules:
     """The conditions of an attempt.
 
-    `plan_sha256` is the approved one. `policy_sha256` is the policy in force now; `limits` are the policy's, or those
-    of the settings without a policy. `recorded_retention_ms` is the broker's retention in the archive at the plan's
-    instant, None where it was not recorded.
+    `plan_sha256` is the one that was approved. `policy_sha256` is that of the policy in force now. `limits` are the
+    policy's; without a policy, those of the settings. `recorded_retention_ms` is the broker's retention in the archive
+    at the plan's instant, None where it was not recorded.
     """
 
     approved_by: str
@@ -60,7 +60,7 @@ def check_approval(plan: Plan, rules: Rules) -> None:
 
 
 def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
-    """Refused unless the plan may still be applied."""
+    """Refused unless the plan's age, version, policy and limits allow to apply it."""
     record, where = plan.record, _where(plan)
     age_ms = now_ms - record.as_of_ms
     if age_ms < 0:
@@ -86,10 +86,10 @@ def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
 
 
 def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
-    """Refused unless the plan was made by the broker's own retention; a plan by another retention is a what-if.
+    """Refused unless the plan was made with the broker's own retention; with another retention it is a what-if.
 
-    `live_ms` is a broker's current value, None where it is not reported. plan.json can only count against the plan: a
-    file can be edited, so the archive or the broker has to agree.
+    `live_ms` is a broker's current value, None where it is not reported. The archive or the broker has to confirm the
+    retention: plan.json can be edited, so it can only count against the plan.
     """
     record = plan.record
     known_ms = {
@@ -116,8 +116,8 @@ def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
 def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterIdentity) -> None:
     """Refused unless this is the plan's cluster, and every group still belongs to the plan's log partition.
 
-    Where no log is needed, only the cluster and, where both are shown, the topic's id are checked: fresh admin
-    snapshots show where a group is.
+    For a plan from admin snapshots only the cluster is checked, and the topic's id where both ids are known: its groups
+    are compared by fresh admin snapshots, wherever they are.
     """
     record, where = plan.record, _where(plan)
     if identity.cluster_id != record.cluster_id:
@@ -136,8 +136,8 @@ def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterI
 def check_clock(plan: Plan, time: BrokerTime, *, now_ms: int) -> None:
     """Refused unless a broker's clock is known to have reached the plan's instant, and this clock agrees with it.
 
-    Where no log is needed, all instants are by the clocks of snapshot takers, and all times are differences of them: a
-    broker's clock has to agree only where it is shown.
+    For a plan from admin snapshots all instants are from the clocks of the machines that took the snapshots. So a
+    broker's clock has to agree only if the broker shows it.
     """
     ahead_ms = max(time.at_least_ms, time.now_ms if time.now_ms is not None else -1) - now_ms
     behind_ms = 0 if time.now_ms is None else now_ms - time.now_ms
@@ -147,7 +147,7 @@ def check_clock(plan: Plan, time: BrokerTime, *, now_ms: int) -> None:
             raise Refused(skew, fix="set the clocks right, then make a new plan")
     if time.now_ms is None and not plan.record.basis.needs_log:
         return
-    if max(time.at_least_ms, time.now_ms or -1) < plan.record.as_of_ms:  # else something might go too early
+    if max(time.at_least_ms, time.now_ms or -1) < plan.record.as_of_ms:  # else offsets might be deleted too early
         raise Refused(
             f"nothing shows that the brokers' clock has reached {plan.record.as_of_ms} ms, the instant of the plan",
             fix="allow this principal DESCRIBE on the cluster, or wait for any commit",

@@ -1,9 +1,9 @@
 """Whether a group is still as the plan saw it: by OffsetFetch, by the coordinator's description, and by the log's tail.
 
-`compare` asks before an intent is written, `preflight_check` once more right before the call. A group that has written
-anything but tombstones since the plan was made is left alone as a whole: a rule may depend on that activity, and the
-next plan will see it. Commits after the preflight check are found afterwards (call_effects) and put back
-(restore_raced).
+`compare` reads the group before an intent is written, `preflight_check` reads it again right before the call. If
+anything but tombstones was written for a group since the plan was made, the whole group is left alone: a rule may
+depend on that activity, and the next plan will see it. Commits after the preflight check are found afterwards
+(call_effects) and put back (restore_raced).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from sexton.kafka.group_state import CommittedOffset
 from sexton.ledger.entries import Outcome, Result, Value
 
 UNSTABLE = 88
-"""UNSTABLE_OFFSET_COMMIT: a transaction may still change it (KIP-447)."""
+"""UNSTABLE_OFFSET_COMMIT: an open transaction may still change the offset (KIP-447)."""
 EMPTY_STATES = frozenset({"Empty", "Dead"})
 SHARE = "share"
 
@@ -39,7 +39,7 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparis
     except (GroupError, NotAllowed) as error:
         refused = tuple(Result.of(row.item_id, "refused", error_text(error)) for row in rows)
         return Comparison(fresh=(), results=refused, checks={})
-    end = tail.read()  # last, so that the log has any change behind the answers
+    end = tail.read()  # last, so that the log has every change that the answers show
     records = tail.records(group.group_id, since=group.cut)
     checks = {
         "log_offset": end,
@@ -80,10 +80,10 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparis
 
 
 def preflight_check(context: DeleteContext, group: PlannedGroup, rows: Rows, checks: Checks) -> Preflight:
-    """The preflight check before a call. No row that changed after the comparison (`checks`) is deleted.
+    """The preflight check before a call. If the group has changed since the comparison (`checks`), no row is deleted.
 
-    OffsetFetch for stable offsets waits for commits that are being written. Every commit before its answer is below the
-    high watermark, and the log is read after it, so no commit is missed.
+    OffsetFetch with require_stable waits for commits that are being written. So every commit that precedes the answer
+    is below the high watermark. The log is read after the answer, so no commit is missed.
     """
 
     def all_rows(outcome: Outcome, why: str) -> list[Result]:

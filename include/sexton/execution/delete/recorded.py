@@ -23,7 +23,7 @@ def recorded_retention_ms(fs: pafs.FileSystem, root: str, plan: PlanRecord) -> i
 
 
 def watch_of(fs: pafs.FileSystem, root: str, plan: Plan) -> Watch:
-    """The watch by a plan's basis, for one attempt; Refused when its admin snapshot is not in the archive any more."""
+    """The watch for a plan's basis, for one attempt; Refused if the archive has lost the plan's admin snapshot."""
     snapshot = plan.record.admin_snapshot
     if snapshot is None:
         return LogWatch()

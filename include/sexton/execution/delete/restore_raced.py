@@ -2,8 +2,8 @@
 
 A value is put back only while there is no newer value, and only if it was committed outside of a transaction: a
 deletion cancels pending values, and whether they would have been committed is unknown. A value that cannot be put back
-is reported with the reason. A commit that arrives meanwhile stays (compare_and_set); where the broker takes no
-transaction of this principal, a plain commit may replace it, and it is put back after it.
+is reported with the reason. A newer commit that arrives meanwhile is not replaced (compare_and_set). Where the broker
+accepts no transaction from this principal, a plain commit may replace the newer commit, which is then put back as well.
 
 Unlike other steps this one repeats its call when there is no answer: committing the same value again is harmless.
 """
@@ -31,7 +31,7 @@ from sexton.ledger.entries import Item, ItemId, Result, Value
 
 
 def restore_raced(context: DeleteContext, group: PlannedGroup) -> None:
-    """Put back all offsets that, by the ledger, a race removed from this group, unless putting them back has begun."""
+    """Put back the values that, by the ledger, a race removed from this group, unless putting them back has begun."""
     for item, result in context.status.unreturned():
         if (item.group_id, item.log_partition) == (group.group_id, group.log_partition):
             assert result.found is not None
@@ -41,7 +41,7 @@ def restore_raced(context: DeleteContext, group: PlannedGroup) -> None:
 
 
 def settle_restore(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Result:
-    """The result of an open intent to put a value back; if it was not done, it is done now."""
+    """The result of an open intent to put a value back. If the value was not put back, this puts it back."""
     context.writer.begin()
     tail = context.tail(group.log_partition)
     tail.read()
@@ -125,7 +125,7 @@ def _commit(context: DeleteContext, group: PlannedGroup, item: Item, *, since: i
 
 
 def _read_back(context: DeleteContext, group: PlannedGroup, item: Item, answer: Answer, *, since: int) -> Result:
-    """The result of a commit; it is repeated while it has no answer and is not in the log."""
+    """The result of a commit. The commit is repeated while it has no answer and is not in the log."""
     tail = context.tail(group.log_partition)
     for number in range(SETTLE_TRIES):
         if number:
@@ -151,7 +151,7 @@ def _is_put_back(record: GroupRecord, item: Item) -> bool:
 
 
 def _overwritten(values: Sequence[GroupRecord], result: Result) -> GroupRecord | None:
-    """A commit that came before the restored value, and that this older value has therefore overwritten."""
+    """A newer commit that precedes the restored value in the log, and was therefore replaced by this older value."""
     if result.outcome != "done" or result.written_log_offset is None:
         return None
     late = [one for one in values if one.log_offset < result.written_log_offset]

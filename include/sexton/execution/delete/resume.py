@@ -13,7 +13,8 @@ from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.delete.restore_raced import restore_raced, settle_restore
 
 DOUBT_MS = MINUTE_MS
-"""How long to wait, after its intent, for a call without an answer: twice as long as any client waits for a broker."""
+"""How long after its intent an unanswered call may still be carried out: twice the time that clients wait for
+brokers."""
 
 
 def settle_open(context: DeleteContext) -> None:

@@ -13,7 +13,7 @@ from sexton.tables.apply_ledger import RETRYABLE_OUTCOMES
 
 Sink = Literal["dry_run", "coordinator", "log"]
 SHOWN_ITEMS = 1_000
-"""The most items that a summary lists; the ledger has them all."""
+"""Maximum number of items that a summary lists; the ledger has all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class ApplySummary:
 
     @property
     def exit_code(self) -> int:
-        """0 when nothing is left to try, also where items had changed; else 1."""
+        """0 for a dry run and when no item may be tried again (an item that has changed may not); else 1."""
         return 1 if self.left and self.sink != "dry_run" else 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class ApplySummary:
 
 
 def summarize(plan: Plan, status: PlanStatus, *, sink: str, attempt: int, warnings: Sequence[str] = ()) -> ApplySummary:
-    """The summary of a plan from what its ledger says."""
+    """The summary of a plan, from its ledger."""
     counts = status.counts()
     planned = plan.tombstones.num_rows
     beyond = sum(item_id not in status.restored for item_id in status.results) - sum(

@@ -1,13 +1,13 @@
 """Applies a restore: commits its values, group by group, one transaction without a member for each step.
 
-Group, topics and offsets are checked again right before, and only offsets that are unchanged since the diff are
-committed: a later commit is never replaced (compare_and_set). Then the group's offsets and its log partition are read
-back.
+Group, topics and offsets are checked again right before the transaction, and only offsets that are unchanged since the
+diff are committed: a later commit is never replaced (compare_and_set). Then the group's offsets and its log partition
+are read back.
 
-Where the log is not shown (the restore's basis) or the broker takes no transaction of this principal, it is an
-OffsetCommit, and only for offsets that have no value now. A commit that arrives between the preflight check and this
-one is then replaced: the log shows it, it is reported as `raced`, and its value is in the ledger; without the log it is
-not noticed.
+Where the log is hidden (see the restore's basis) or the broker accepts no transaction from this principal, the step is
+an OffsetCommit, and only for offsets that have no value now. It replaces a commit of a client that arrives after the
+preflight check. The log shows such a commit: it is reported as `raced`, with its value in the ledger. Without the log
+it goes unnoticed.
 """
 
 from collections import Counter
@@ -92,8 +92,8 @@ class RestoreSummary:
 
 @dataclass(slots=True, kw_only=True)
 class RestoreContext(ApplyContext):
-    """An attempt at a restore. `rows` are its items, in order; `paced` are those that the limits of a standing approval
-    leave for later."""
+    """An attempt at a restore. `rows` are its items, in order; `paced` are the items that the limits of a standing
+    approval leave for later."""
 
     plan: RestorePlan
     identity: ClusterIdentity
@@ -140,9 +140,9 @@ def apply_restore(
 ) -> RestoreSummary:
     """Carry out a restore, or the rest of it, and return its summary; with an `allowance` only what it admits.
 
-    Refused when the cluster is another one, or another attempt is running. A broker that does not answer ends the
-    attempt with its BrokerError and closes it: unlike a late deletion, a late commit does no harm, so the next attempt
-    may begin at once.
+    Refused when the restore is for another cluster, or another attempt is running. If a broker does not answer, the
+    attempt ends with a BrokerError and is closed: unlike a late deletion, a late commit does no harm, so the next
+    attempt may begin immediately.
     """
     identity = client.identity(may_hide_log=not plan.basis.needs_log)
     if identity.cluster_id != plan.cluster_id:
@@ -207,7 +207,7 @@ def _summary(context: RestoreContext, *, attempt: int, windows_ms: Sequence[floa
 
 
 def _record_left_alone(context: RestoreContext) -> None:
-    """Record what cannot be kept, and why; no call is made for it."""
+    """Record which offsets cannot be kept, and why; no call is made for them."""
     items, left = context.plan.items, context.plan.left_alone
     places = [*positions([*items, *left])][len(items) :]
     rows = {(row.log_partition, position): row for position, row in places}
@@ -233,8 +233,8 @@ def _settle_open(context: RestoreContext) -> None:
 
 
 def _commit_all(context: RestoreContext, progress: Progress) -> None:
-    """Commit the remaining items, step by step. Under a standing approval what expires first comes first, and what is
-    gone already last."""
+    """Commit the remaining items, step by step. Under a standing approval the offsets that expire first come first, and
+    offsets that are already gone come last."""
     left, total, allowance = context.left(), len(context.rows), context.allowance
     done = total - len(left)
     kinds: dict[tuple[str, What | None], dict[ItemId, RestoreRow]] = {}
@@ -272,7 +272,7 @@ def _chunks(items: Iterable[tuple[ItemId, RestoreRow]]) -> Iterator[Rows]:
 
 
 def _step(context: RestoreContext, rows: Rows) -> Step:
-    """One transaction for items of one group; or one join that keeps them alive."""
+    """One transaction for items of one group, or one join that keeps the items alive."""
     group_id, log_partition = _group(rows)
     is_join = _is_join(rows)
     since = context.client.log_end(log_partition) if context.plan.basis.needs_log else None
@@ -322,7 +322,7 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
 
 def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str, TopicView]) -> list[Result]:
     """The results of items that must not be committed: changed since the diff, or refused."""
-    # A value is put for the topic that the diff was made with.
+    # With the topic id that the diff saw: a topic that was recreated since must not get the value.
     wanted = {(row.topic, row.partition): Then(value=row.to_put, topic_id=row.now_topic_id) for row in rows.values()}
     judged = {(row.topic, row.partition): row for row in judge.rows(group, wanted, topics)}
     results = []
@@ -345,7 +345,7 @@ def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str,
 
 
 def _joined(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | None) -> list[Result]:
-    """The result of a join: done once the log shows the group Empty again since then, with a protocol type."""
+    """The result of a join: done once the log after `since` shows the group Empty again, with a protocol type."""
     group_id, log_partition = _group(rows)
     if answer.whole is not None and (answer.is_settled or not answer.was_sent):
         return [Result.of(item_id, "refused" if answer.was_sent else "not_done", answer.whole) for item_id in rows]
@@ -360,7 +360,7 @@ def _joined(context: RestoreContext, rows: Rows, answer: Answer, *, since: int |
 
 
 def _empty_again(record: TailRecord, group_id: str) -> tuple[int, int] | None:
-    """The log_offset and the state timestamp of a record by which a classic group became Empty."""
+    """The log_offset and the state timestamp of a record that made a classic group Empty; None for other records."""
     with suppress(LogError):
         record_type, key = (None, None) if record.is_control else decode_key(record.key or b"")
         if record_type is not None and isinstance(key, GroupMetadataKey) and key.group_id == group_id and record.value:
@@ -372,9 +372,10 @@ def _empty_again(record: TailRecord, group_id: str) -> tuple[int, int] | None:
 
 
 def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | None) -> list[Result]:
-    """The results of committed items, from their group and its log partition now; `unknown` if not done yet.
+    """The results of committed items, from the current state of their group and its log partition; `unknown` if not
+    done yet.
 
-    Without `since`, from the group alone.
+    Without `since`, from the group's state alone.
     """
     group_id, log_partition = _group(rows)
     group = group_view(context.client, group_id, (), ticks_ms=context.clocks.ticks_ms)
@@ -419,7 +420,7 @@ def _outcome(item_id: ItemId, row: RestoreRow, *, now: OffsetValue | None, writt
             return Result.of(
                 item_id, "unknown", "it is in the log, and another value is served", found=_ledger_value(now)
             )
-        # What was there right before ours, if it came after the diff: what came and went was not taken by ours.
+        # Our commit replaced the value right before it. If the diff did not see that value, it is reported.
         taken = values[at - 1] if at and values[at - 1] != row.now else None
         ours = written[at].value
         assert ours is not None
@@ -448,7 +449,7 @@ def _settled_outcome(item_id: ItemId, row: RestoreRow, group: GroupView, answer:
 
 
 def _decided(results: Iterable[Result]) -> list[Result]:
-    """Items that are still unknown after the last read were not done."""
+    """The results, with `not_done` for items that are still `unknown` after the last read."""
     return [
         result.model_copy(update={"outcome": "not_done"}) if result.outcome == "unknown" else result
         for result in results
@@ -484,7 +485,7 @@ def _is_join(rows: Rows) -> bool:
 
 
 def _approval(context: RestoreContext) -> dict[str, str]:
-    """The standing approval for the ledger; empty where somebody has approved this very restore."""
+    """The standing approval for the ledger; empty where a person has approved this restore itself."""
     return {} if context.allowance is None else {APPROVAL_ID: context.allowance.approval_id}
 
 

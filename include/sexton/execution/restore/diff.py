@@ -1,8 +1,8 @@
 """The diff of a restore: for each offset the earlier value, the current value, and the action. Nothing is changed.
 
-Whether the coordinator would accept the commit is decided by the rules that also answer for a log
-(coordinator/api/commit.py; ClassicGroup, ConsumerGroup and StreamsGroup.validateOffsetCommit), applied to the current
-state of the cluster. This module decides cases beyond these rules: another topic of the same name, a newer value.
+Whether the coordinator would accept the commit is decided by the rules in coordinator/api/commit.py (ClassicGroup,
+ConsumerGroup and StreamsGroup.validateOffsetCommit), applied to the current state of the cluster. This module decides
+cases that those rules do not cover: another topic with the same name, a newer value.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -39,7 +39,8 @@ SHARE = "Share"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """A group now: `offsets` are committed offsets; `unstable` may still be changed by an open transaction.
+    """The current state of a group. `offsets` are its committed offsets; an open transaction may still change those in
+    `unstable`.
 
     `group_type` and `state` are in Kafka's words (Classic, Consumer, Streams, Share; Empty, Stable, ...). An unknown
     number of members counts as 1 unless the group is Empty. A group that does not exist has neither members nor
@@ -71,10 +72,10 @@ def make_restore(
 ) -> RestorePlan:
     """The restore of a source, judged by the current state of the cluster.
 
-    `overwrites` also restores offsets that were committed since, `clamps` moves values into the log of their partition,
-    `keeps` keeps alive offsets that are unchanged since the source, and puts back those that were swept. `is_done`
-    returns whether a restore has been carried out completely; the same rows are then another restore. Refused when the
-    cluster is another one.
+    `overwrites` also restores offsets that clients have committed since. `clamps` moves values into the log of their
+    partition. `keeps` keeps alive the offsets that still have the value in the source, and puts back swept offsets.
+    `is_done` returns whether a restore has been carried out completely: if so, a restore of the same rows gets another
+    restore_id. Refused when the values are from another cluster.
     """
     identity = client.identity(may_hide_log=not source.basis.needs_log)
     if identity.cluster_id != source.cluster_id:
@@ -123,14 +124,14 @@ def group_view(
     keeps: bool = False,
     ticks_ms: Callable[[], float] = ticks_now_ms,
 ) -> GroupView:
-    """A group by the cluster's current answers, with the wanted offsets that are unstable; with `keeps`, also what its
-    members subscribe to. Offsets are requested last."""
+    """A group as the cluster answers now, and which wanted offsets are unstable; with `keeps`, also the topics to which
+    its members subscribe. Offsets are requested last."""
     subscribed = None
     try:
         now = client.group_now(group_id)
         if keeps and now.group_type and now.state != "Empty":
             subscribed = client.subscribed_topics(group_id, now.group_type)
-        # By name: an offset that has no value yet and is pending is in no other answer.
+        # By name: no other answer contains a pending offset without a committed value.
         unstable = client.committed(group_id, require_stable=True, only=wanted) if wanted else {}
         checked_ms = ticks_ms()
         offsets = client.committed(group_id, require_stable=False)
@@ -156,8 +157,8 @@ class Judge:
     """Judges offsets by the rules of the release that the brokers of `identity` run.
 
     `overwrites` replaces newer commits. `clamps` moves a value outside of the partition's log to the log's start or
-    end. `keeps` keeps values alive, but for `swept`, which are put back. `plain_because` is why a write would compare
-    nothing: then no value is replaced.
+    end. `keeps` keeps offsets alive, except those in `swept`, which are put back. `plain_because` is why a commit would
+    not be compared with the current value: then no existing value is replaced. None: it is compared.
     """
 
     identity: ClusterIdentity
@@ -174,18 +175,18 @@ class Judge:
     def rows(
         self, group: GroupView, wanted: Mapping[TopicPartition, Then], topics: Mapping[str, TopicView]
     ) -> Iterator[RestoreRow]:
-        """A row for each wanted offset of a group. `topics` has every topic that is wanted."""
+        """A row for each wanted offset of a group. `topics` has the topic of every wanted offset."""
         errors = self._coordinator_errors(group, wanted, topics)
         for (topic, partition), then in wanted.items():
             answer = errors[topic, partition]
             is_swept = (group.group_id, topic, partition) in self.swept
             is_unsubscribed = group.subscribed_topics is not None and topic not in group.subscribed_topics
             if self.keeps and answer is Error.UNKNOWN_MEMBER_ID and is_unsubscribed and not is_swept:
-                answer = Error.NONE  # as it answers a transaction without a member
+                answer = Error.NONE  # the answer to a transactional commit without a member
             yield self._row(group, (topic, partition), then, topics[topic], answer)
 
     def _row(self, group: GroupView, key: TopicPartition, then: Then, topic: TopicView, answer: Error) -> RestoreRow:
-        count = self.identity.partition_count  # 0 where it is hidden: all groups are then in log partition 0
+        count = self.identity.partition_count  # 0 where the topic is hidden: all rows then have log partition 0
         now = group.offsets.get(key)
         within, moved = _within_log(then.value, topic.ranges.get(key[1]))
         what, error = _obstacle(group, key, then, topic, answer)
@@ -220,7 +221,7 @@ class Judge:
     def _keep(
         self, group: GroupView, key: TopicPartition, then: Then, now: OffsetValue | None, moved: What | None
     ) -> tuple[What, str | None]:
-        """How to keep alive a value that may be written (docs/keep.md), or why it is left alone."""
+        """How to keep alive an offset that may be committed (docs/keep.md), or why it is left alone."""
         is_swept = (group.group_id, *key) in self.swept
         if now is None and not is_swept:
             return What.REFUSED, "it is gone by now: `sexton restore` puts it back"
@@ -256,9 +257,9 @@ class Judge:
 
 
 def _within_log(value: OffsetValue, span: tuple[int, int] | None) -> tuple[OffsetValue, What | None]:
-    """The value moved into the partition's log, and the side on which it was outside.
+    """The value moved into the partition's log, and on which side it was outside; None if it was inside.
 
-    A moved value has no leader epoch: the old one is that of the record before the old offset.
+    A moved value has no leader epoch: the original epoch is that of the record before the original offset.
     """
     if span is None or span[0] <= value.committed_offset <= span[1]:
         return value, None

@@ -1,6 +1,6 @@
-"""Offsets that expire at the broker although a hold keeps them: the values of a restore that commits them again.
+"""Offsets under holds that the broker would expire: the values of a restore that commits them again.
 
-Due offsets are judged from a run, which may be older than the cluster: the diff finds newer commits.
+Which offsets are due is read from a run. Clients may have committed since the run: the diff finds newer commits.
 """
 
 from collections import Counter
@@ -23,9 +23,9 @@ _VERDICT = (
 
 
 def due_under_holds(tables: RunTables, policy: Policy, *, before_ms: int, now_ms: int) -> Source:
-    """The offsets under a hold with `keep` that the broker expires before an instant.
+    """The offsets under a hold with `keep` that the broker expires before `before_ms`.
 
-    A hold with a duration counts it from the last commit of a client. Offsets that the hold no longer keeps are counted
+    The duration of a hold counts from the last commit of a client. Offsets that their hold no longer keeps are counted
     in a warning.
     """
     holds = {hold.name: hold for hold in policy.holds if hold.keep_ms is not None}
@@ -73,5 +73,5 @@ def due_under_holds(tables: RunTables, policy: Policy, *, before_ms: int, now_ms
 
 
 def _first(client_ms: int | None, own_ms: int) -> int:
-    """What a client did, where Sexton's own record hides it."""
+    """The client's timestamp, if it is known because Sexton's own commit replaced it; else the record's."""
     return own_ms if client_ms is None else client_ms

@@ -72,8 +72,8 @@ class OffsetValue:
 class Then:
     """An earlier value, its timestamps, which a commit cannot restore, and the topic for which it was committed.
 
-    None is unknown, and excludes nothing. `empty_since_ms` is of an offset to be kept: when its classic group became
-    Empty by its clients.
+    None means unknown, and prevents nothing. `empty_since_ms` is for an offset to be kept alive: when its classic group
+    became Empty because of its clients, not because of a join by Sexton.
     """
 
     value: OffsetValue
@@ -119,7 +119,7 @@ class RestoreRow:
         row = asdict(self)
         then = row.pop("then")
         if then["empty_since_ms"] is None:
-            del then["empty_since_ms"]  # no restore has it
+            del then["empty_since_ms"]  # only offsets to be kept alive have it
         return {
             **row,
             "then": then.pop("value"),
@@ -143,9 +143,9 @@ class RestoreRow:
 class RestorePlan:
     """The rows of a restore, in the order of `in_order`.
 
-    `source` is the name of a sources.Source. The same deletion may be restored more than once: `occurrence` counts the
-    restores of the same rows that are done, so that the next one has another id. `basis` is the source's. With `keeps`
-    it restores nothing, but keeps existing offsets alive.
+    `source` is the name of a sources.Source, `basis` its basis. The same deletion may be restored more than once:
+    `occurrence` is the number of finished restores of the same rows, so that the next restore has another id. With
+    `keeps` the plan keeps existing offsets alive, and puts back only swept offsets.
     """
 
     cluster_id: str
@@ -170,7 +170,7 @@ class RestorePlan:
 
     @property
     def left_alone(self) -> list[RestoreRow]:
-        """Offsets that fall due and cannot be kept; what was committed since does not fall due."""
+        """Offsets that will expire and cannot be kept alive, without those that were committed again since."""
         return [row for row in self.rows if self.keeps and row.put is None and row.what is not What.NEWER_NOW]
 
     def counts(self) -> dict[str, int]:
@@ -210,7 +210,7 @@ def restore_folder(root: str, cluster_id: str, restore_id: str) -> str:
 
 
 def keep_restore(fs: pafs.FileSystem, root: str, plan: RestorePlan) -> str:
-    """Store a restore in the archive at `root` and return its restore_id. An existing one stays unchanged."""
+    """Store a restore in the archive at `root` and return its restore_id. An existing file stays unchanged."""
     restore_id, data = plan.restore_id, plan.to_bytes()
     path = f"{restore_folder(root, plan.cluster_id, restore_id)}/{FILE}"
     if not is_file(fs, path) or read_file(fs, path) != data:

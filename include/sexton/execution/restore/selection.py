@@ -12,8 +12,8 @@ from sexton.policy.patterns import PatternError, check_pattern, is_full_match
 class Selection:
     """Groups that are named or match a pattern, and their named topics. Empty selects everything.
 
-    `topics` are (topic, partition), with None for all partitions. A pattern is RE2 and has to match the whole group id:
-    it takes linear time, whoever wrote it.
+    `topics` are (topic, partition), with None for all partitions. A pattern is RE2, so that it takes linear time
+    whoever wrote it, and has to match the whole group id.
     """
 
     group_ids: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class Selection:
 
     @property
     def names_groups(self) -> bool:
-        """Whether every selectable group is named."""
+        """Whether only groups named in `group_ids` can be selected."""
         return bool(self.group_ids) and not self.patterns
 
     def group_test(self) -> Callable[[str], bool]:

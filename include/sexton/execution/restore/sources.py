@@ -38,8 +38,8 @@ class Source:
     """Earlier values.
 
     `name` is part of a restore's identity: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`. `basis` is the kind of
-    evidence behind the values. For what is kept alive, `due_ms` is when the broker expires each offset; `swept` are
-    those that it has expired, which are put back.
+    evidence behind the values. For offsets to be kept alive, `due_ms` is when the broker expires each; `swept` are
+    offsets that the broker has already expired, which are put back.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """A request for a restore: exactly one of `from_plan`, `from_ledger` (plan_ids; for a ledger also a restore_id) and
+    """A request for a restore: exactly one of `from_plan` (a plan_id), `from_ledger` (a plan_id or a restore_id) and
     `as_of_ms`.
 
-    With `as_of_ms` nothing is restored by default: the selection has to name offsets.
+    With `as_of_ms` the selection must not be empty.
     """
 
     archive: str
@@ -103,9 +103,10 @@ def source_of(request: RestoreRequest, *, taken_at_ms: int) -> Source:
 
 
 def of_plan(plan: Plan, selection: Selection, topic_ids: Mapping[str, str | None]) -> Source:
-    """Every value that a plan would remove, or has removed; untouched offsets will be `same`.
+    """Every value that a plan would remove, or has removed. In the diff, offsets that still have their value are
+    `same`.
 
-    `topic_ids` are those at the plan's instant, for values without a topic id.
+    `topic_ids` are the topics' ids at the plan's instant, for values without a topic id.
     """
     rows = (row for batch in plan.undo.to_batches() for row in batch.to_pylist())
     return Source(
@@ -117,10 +118,10 @@ def of_plan(plan: Plan, selection: Selection, topic_ids: Mapping[str, str | None
 
 
 def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping[str, str | None]) -> Source:
-    """Offsets that a plan has removed, or a restore has replaced, by its ledger: the previous value of each.
+    """The previous values of the offsets that a plan has removed, or a restore has replaced, according to its ledger.
 
-    For an offset that was removed together with a newer commit it is that commit. An intended removal without an
-    outcome counts as done; if the offset still exists it will be `same`. UsageError for a ledger without an attempt.
+    If a race removed a newer commit, the value is that commit. An intended removal without an outcome counts as done;
+    if the offset still has its value, it is `same` in the diff. UsageError for a ledger without an attempt.
     """
     if not entries:
         raise UsageError("it was never applied: there is no ledger", where="--from-ledger")
@@ -148,7 +149,7 @@ def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping
 
 def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Selection, taken_at_ms: int) -> Source:
     """The offsets that a client could have fetched at an instant, replayed from the archive; where the log is hidden,
-    those of the admin snapshot that answers for it.
+    those in the admin snapshot that covers the instant.
 
     NoCoverage where the archive cannot answer for the instant, or for a named group.
     """
@@ -166,7 +167,7 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
             "the topics of that instant are unknown: a topic that was recreated since cannot be distinguished from it"
         )
     for log_partition in sorted(_log_partitions(selection, source)):
-        # One log partition at a time: an archive may hold more than fits into memory.
+        # One log partition at a time: the whole state may not fit into memory.
         shards = LazyShards([log_partition], parts.shard)
         coordinator = Coordinator(profile=profile, partition_count=count, shards=shards)
         found = list(_fetchable(coordinator, log_partition, selection))
@@ -203,8 +204,8 @@ def _basis(entries: Sequence[Entry]) -> Basis:
 
 
 def _topic_ids_at(fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int, basis: Basis) -> dict[str, str | None]:
-    """The id of each topic at an instant, by the newest cluster metadata at or before it, or by the newest admin
-    snapshot that began before or answers for it; empty without any."""
+    """The id of each topic at an instant: from the newest cluster metadata at or before it; without a log, from the
+    admin snapshot that covers it, else from the last one before it. Empty if there is none."""
     if not basis.needs_log:
         series = series_of(fs, root, cluster_id, basis.about["coverage"])
         earlier = [at for at in series.instants if at < at_ms][-1:]
@@ -246,7 +247,7 @@ def _part_warnings(log_partition: int, part: LoadedPartition) -> Iterator[str]:
 
 
 def _ledger_items(entries: Sequence[Entry]) -> Iterator[tuple[Item, Result | None, str]]:
-    """Every item of a ledger with its result, including items without an intent, which a race removed."""
+    """Every item of a ledger with its result and action, including items that no intent names."""
     for step in recorded_steps(entries):
         for item in step.intent.items:
             yield item, step.results.get(item.item_id, (None, None))[0], step.intent.action
@@ -276,8 +277,8 @@ def _selected(
 
 
 def _then(row: Mapping[str, Any], topic: str, topic_ids: Mapping[str, str | None]) -> Then:
-    """A value from a row of an undo file, of the archive, or of a ledger, which has no expiry and no topic id; a row of
-    an admin snapshot has no timestamp either."""
+    """A value from a row of an undo file, the archive, a ledger or an admin snapshot. Rows of a ledger have no expiry
+    and no topic id; rows of an admin snapshot have no timestamp either."""
     return Then(
         value=OffsetValue(row["committed_offset"], row["leader_epoch"], row["metadata"]),
         commit_timestamp_ms=row.get("commit_timestamp_ms"),

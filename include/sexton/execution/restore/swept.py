@@ -1,8 +1,9 @@
-"""Offsets that the broker's sweep took although a hold with `restore: true` keeps them: the values of a restore.
+"""Offsets that the broker's sweep deleted although a hold with `restore: true` keeps them: the values of a restore.
 
-What a sweep has taken within the last retention was committed before that. So the archive has its value at the newest
-snapshot from before or, if it was committed after that one, at the next. Whether a sweep took it, and not an
-administrator, is decided as in the table offset_changes; a value that a sweep may have taken counts.
+An offset that a sweep deleted within the last retention period was committed before that period. So the archive has its
+value in the newest snapshot before the period or, if it was committed after that snapshot, in the next one. Whether a
+sweep or an administrator deleted it is decided as in the table offset_changes; an offset that a sweep may have deleted
+counts.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ _KEY = ("group_id", "topic", "partition")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfGroups(Selection):
-    """Groups that pass a test."""
+    """Selects the groups that pass a test."""
 
     is_selected: Callable[[str], bool]
 
@@ -41,9 +42,10 @@ class _OfGroups(Selection):
 
 def swept_under_holds(archive: str, policy: Policy, tables: RunTables, *, now_ms: int) -> Source | None:
     """The offsets of groups under a hold with `restore` that were swept since the newest snapshot that is older than
-    the retention, or since the first one; None where no hold asks for it or the archive does not know.
+    the retention; if none is, since the first snapshot. None where no hold has `restore` or the archive does not cover
+    that time.
 
-    `tables` are the run's, which has what exists now.
+    `tables` are those of a run, which describe what exists now.
     """
     if not any(hold.restore for hold in policy.holds):
         return None
@@ -93,13 +95,13 @@ def swept_under_holds(archive: str, policy: Policy, tables: RunTables, *, now_ms
 
 
 def _holds(policy: Policy, now_ms: int) -> Callable[[str], Hold | None]:
-    """The hold with `restore` that decides about a group that is gone."""
+    """A function from a deleted group's id to the hold with `restore` that decides about it, None without one."""
     compiled, by_name = CompiledPolicy(policy), {hold.name: hold for hold in policy.holds if hold.restore}
 
     def hold_of(group_id: str) -> Hold | None:
         group = GroupInput(
             group_id=group_id,
-            group_type="Classic",  # which a restored group is; such a hold does not match by type
+            group_type="Classic",  # a restored group is Classic; a hold with `restore` does not match by type
             state="Empty",
             protocol_type=None,
             last_active_ms=None,
@@ -114,7 +116,7 @@ def _holds(policy: Policy, now_ms: int) -> Callable[[str], Hold | None]:
 def _removals(
     archive: str, cluster_id: str, since_ms: int, lost: Collection[OffsetKey]
 ) -> dict[OffsetKey, dict[str, Any]]:
-    """The last row of offset_changes of each offset, where it disappeared."""
+    """For each offset in `lost` its last row of offset_changes, if that row is a disappearance."""
     if not lost:
         return {}
     fs, root = filesystem(archive)

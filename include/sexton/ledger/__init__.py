@@ -1,7 +1,7 @@
-"""Attempted changes of a cluster and their outcomes: append-only files for each plan, and a table in the lake.
+"""Attempts to change a cluster, and their outcomes: append-only files for each plan, and a table in the lake.
 
 ledger          reads and writes the files of one plan: claim, intent, outcome, close
-entries         what a file holds
+entries         the entry in each file
 recorded_steps  each step with its results; all offsets that plans of Sexton removed and put back
 publish         the table `apply_ledger`
 """

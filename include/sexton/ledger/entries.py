@@ -1,7 +1,8 @@
 """The entries of a ledger, and their encoding.
 
 An attempt is a claim, then for every step an intent before its call and an outcome after it, then a close. A file is
-one line of canonical JSON that ends in the SHA-256 of everything before it, and names the SHA-256 of the previous file.
+one line of canonical JSON. Its last field is the SHA-256 of the other fields, one of which is the SHA-256 of the
+previous file.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ WRITTEN = frozenset({"done", "raced"})
 
 NO_STEP = -1
 EMPTY_SINCE = "empty_since_ms"
-"""Name in an intent's `checks`: when a group became Empty by its clients, before a join that keeps its offsets."""
+"""Name in an intent's `checks`: when its clients left a group Empty, before Sexton joins it to keep its offsets."""
 _DIGEST = "sha256"
 
 ItemId = tuple[int, int]
@@ -98,7 +99,7 @@ class Result(_Placed):
 
 
 class Item(_Placed):
-    """An item of a step: a row of the plan, or, after the plan's positions, an offset that a race removed as well."""
+    """An item of a step: a row of the plan, or an offset beyond the plan's positions that a race removed as well."""
 
     record_type: int = 1
     group_id: str
@@ -159,7 +160,7 @@ class Intent(_Model):
 
 
 class StepOutcome(_Model):
-    """Written after the call. `of_attempt` is the earlier attempt whose open intent this one settles.
+    """Written after the call. `of_attempt` is the attempt of the intent, an earlier one if its open intent is settled.
 
     Results of items without a call have the step -1.
     """
@@ -176,7 +177,7 @@ class StepOutcome(_Model):
 
 
 class Close(_Model):
-    """The end of an attempt, with the results by outcome."""
+    """The end of an attempt, with the number of items by outcome."""
 
     counts: dict[str, int]
 

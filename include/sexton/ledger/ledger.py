@@ -2,10 +2,10 @@
 
     <archive>/<cluster_id>/ledger/<plan_id>/<attempt %04d>-<seq %06d>-{claim,intent,outcome,close}.json
 
-Files are written once and never changed. Each names the SHA-256 of the one before it: within an attempt the previous
-sequence number, and a claim names the last file of the attempts before it. A process whose attempt was taken over may
-still write files of that attempt; they are read all the same, because they record what was done. A chain cannot show
-that its last files were removed. Then an outcome is lost, which the next attempt reads from Kafka again, or an attempt,
+Files are written once and never changed. Each file names the SHA-256 of the preceding file: in an attempt the one with
+the previous sequence number, for a claim the last file of the previous attempt. A process whose attempt was taken over
+may still write files of that attempt; they are read as well, because they record what was done. A chain cannot show
+that its last files were removed. That loses an outcome, which the next attempt finds out from Kafka, or an attempt,
 which is also in the table `apply_ledger`.
 
 Not here: the steps (execution.engine), the state derived from all entries (recorded_steps), the table (publish).
@@ -50,7 +50,7 @@ class Ledger:
         return self._held.attempt
 
     def entries(self) -> list[Entry]:
-        """Every entry, by attempt and sequence. Refused when one is missing or was changed."""
+        """Every entry, in the order of attempt and sequence number. Refused when one is missing or was changed."""
         names = self._names()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             found = list(pool.map(self._read, names))
@@ -58,7 +58,7 @@ class Ledger:
         return [entry for entry, _ in found]
 
     def is_over(self, *, before_ms: int) -> bool:
-        """Whether its newest attempt was closed before `before_ms`, and nothing was done since."""
+        """Whether the newest attempt, if there is any, was closed before `before_ms`."""
         names = self._names()
         if not names:
             return True
@@ -75,7 +75,7 @@ class Ledger:
         plan_sha256: str,
         about: Mapping[str, Any] | None = None,
     ) -> list[Entry]:
-        """Begin the next attempt, and return the entries of those before it.
+        """Begin the next attempt, and return the entries of the earlier attempts.
 
         Refused while the previous attempt is running: not closed, its process not known to have ended, and its last
         file younger than `lease_ms`.
@@ -101,7 +101,7 @@ class Ledger:
         self._append("outcome", body, at_ms, after=self._held)
 
     def close(self, counts: Mapping[str, int], *, at_ms: int) -> None:
-        """End the attempt, so that the next one may begin at once. Refused when it has begun already."""
+        """End the attempt, so that the next one may begin immediately. Refused if the next one has already begun."""
         self.check_claim()
         self._append("close", Close(counts=dict(counts)), at_ms, after=self._held)
         self._last = None
@@ -109,7 +109,7 @@ class Ledger:
     def check_claim(self) -> None:
         """Refused when another attempt has begun: this process must not make any further call.
 
-        Its own claim is read again, because not every store refuses to overwrite it.
+        This process's own claim is read again, because not every store refuses to overwrite a file.
         """
         after = self._held.attempt + 1
         if self._fs.get_file_info(f"{self.folder}/{after:04d}-{0:06d}-claim.json").type != pafs.FileType.NotFound:
@@ -127,7 +127,7 @@ class Ledger:
         return self._last
 
     def _append(self, kind: Kind, body: Body, at_ms: int, *, after: Entry | None) -> Entry:
-        """Write the entry after another one. Refused when another process has written it.
+        """Write the entry that follows `after`. Refused when another process has written that entry.
 
         The stored bytes decide, since no two entries have the same bytes. So the entry is ours even if the answer to
         our write was lost, and not ours if a store lets the last writer win (archive.create).
@@ -180,7 +180,7 @@ def _attempt_and_seq(name: str) -> tuple[int, int]:
 
 
 def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, where: str) -> None:
-    """Refused unless the newest attempt is closed, its process has ended, or it is silent for longer than the lease."""
+    """Refused unless the newest attempt is closed, its process has ended, or it is silent longer than `lease_ms`."""
     last = entries[-1]
     claim = next(entry for entry in entries if entry.attempt == last.attempt)
     assert isinstance(claim.body, Claim)
@@ -196,7 +196,7 @@ def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, where:
 
 
 def _check_chain(entries: Sequence[Entry], digests: Sequence[str], *, where: str) -> None:
-    """Refused unless every attempt is complete from its claim on, and each claim names a file of the attempt before."""
+    """Refused unless each attempt is complete from its claim on, and each claim names a file of the previous attempt."""
     attempt: int = 0
     before: list[str] = []
     for entry, digest in zip(entries, digests, strict=True):

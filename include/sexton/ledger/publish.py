@@ -1,7 +1,7 @@
 """Publishes the ledger of a plan as rows of the table `apply_ledger`, after each attempt.
 
-The files are the ledger; the table is a copy for readers. A plan's rows are always replaced by what its files say, in
-one commit: publishing twice, or after a crash, gives the same rows as publishing once.
+The files are the ledger; the table is a copy for readers. Each publication replaces all rows of the plan with those of
+its files, in one commit: publishing twice, or after a crash, gives the same rows as publishing once.
 """
 
 import math
@@ -28,10 +28,7 @@ AttemptPosition = tuple[int, int, int]
 
 def publish_ledger(lake: Lake, entries: Sequence[Entry], *, as_of_ms: int) -> int | None:
     """Replace the plan's rows in the table with its ledger; returns the number of rows, None where the table does not
-    exist yet.
-
-    `as_of_ms` is the plan's.
-    """
+    exist yet. `as_of_ms` is the plan's."""
     rows = rows_of(entries, as_of_ms=as_of_ms)
     if not rows:
         return 0
@@ -72,7 +69,7 @@ def rows_of(entries: Sequence[Entry], *, as_of_ms: int) -> list[Row]:
 
 
 def _keep(found: dict[AttemptPosition, Row], row: Row, entry: Entry, claims: Mapping[int, Claim]) -> None:
-    """The row that counts for an item and attempt: a row with a written outcome, else the last row."""
+    """Keep the row that counts for an item and attempt in `found`: a row with a written outcome, else the last row."""
     place = row["log_partition"], row["position"], entry.attempt
     if place in found and found[place]["outcome"] in WRITTEN:
         return

@@ -25,7 +25,8 @@ _LATEST_MS = HOUR_MS
 class RecordedStep:
     """An intent and its outcome: the result of each item, with the entry that has it.
 
-    Of several results (of its own attempt, and of an attempt that settled it) a written outcome counts.
+    If an item has several results (from the intent's attempt and from attempts that settled it), a written outcome
+    counts, else the last result.
     """
 
     entry: Entry
@@ -87,9 +88,9 @@ def own_actions(
 ) -> tuple[dict[OffsetKey, list[OwnAction]], dict[OffsetKey, list[OwnAction]]]:
     """All offsets that plans of Sexton removed and restored: (removed, restored), each by offset.
 
-    The instant is the broker's timestamp where the record is in the log, else the writer's clock. An intended action
-    without an outcome, or with a doubtful one, may have taken effect up to an hour later: no broker keeps a request for
-    longer. A ledger that was closed before `since_ms` is not read.
+    The instant of an action is the broker's timestamp where the record is in the log, else the writer's clock. An
+    intended action without an outcome, or with a doubtful one, may have taken effect up to an hour later: no broker
+    keeps a request for longer. A ledger that was closed before `since_ms` is not read.
     """
     removed: dict[OffsetKey, list[OwnAction]] = {}
     restored: dict[OffsetKey, list[OwnAction]] = {}
@@ -106,7 +107,8 @@ def keep_steps(
 ) -> KeepSteps:
     """What `sexton keep` has done up to an instant. A ledger that was closed before `since_ms` is not read.
 
-    A repeated commit without an outcome is known by its producer id; a join without one counts as a client's.
+    A repeated commit without an outcome is recognized by its producer id; a join without an outcome counts as a
+    client's.
     """
     commits: dict[tuple[OffsetKey, int], int] = {}
     by_log_offset: dict[tuple[OffsetKey, int], int] = {}
@@ -146,9 +148,9 @@ def keep_steps(
 
 
 def keep_steps_of(record: RunRecord) -> KeepSteps:
-    """What `sexton keep` did to the offsets of a run, as far as the broker can still have it at the run's instant.
+    """What `sexton keep` did to the offsets of a run, as far back as the broker's retention at the run's instant goes.
 
-    Read from the run's archive, else from that of the settings; nothing if there is none.
+    Read from the run's archive, else from the archive of the settings; nothing if there is no archive.
     """
     since_ms = record.as_of_ms - max(record.retention_ms, record.broker_retention_ms or 0) - DAY_MS
     try:
@@ -161,16 +163,16 @@ def keep_steps_of(record: RunRecord) -> KeepSteps:
 
 
 def action_of(entries: Sequence[Entry]) -> str:
-    """The action of a plan: that of its first claim, which a deletion does not name."""
+    """The action of a plan or restore, from its first claim; a claim that names none is for a deletion."""
     claim = entries[0].body
     return str(claim.about.get("action", "tombstone")) if isinstance(claim, Claim) else "tombstone"
 
 
 def _own_actions(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, OwnAction]]:
-    """Written changes, and changes that may have been written. No intent names offsets that only a race removed.
+    """Yield the actions that took effect, and those that may have. No intent names offsets that only a race removed.
 
-    When a call was repeated, the first call may have been late and may be the one that took effect: so the first intent
-    counts.
+    When a call was repeated, the first call may have been late and may be the one that took effect. Therefore the first
+    intent counts.
     """
     steps = recorded_steps(entries)
     items = {item.item_id: (step.intent.action, item) for step in steps for item in step.intent.items}

@@ -5,7 +5,7 @@
     python -m sexton.local.compose_health tcp://HOST:PORT   0 if somebody listens
 
 Airflow's API server reports the heartbeats of scheduler, DAG processor and triggerer, so that a check costs a request
-and no start of Airflow. Only the standard library, because it runs every few seconds.
+instead of a start of Airflow. This module imports only the standard library, because it runs every few seconds.
 """
 
 import json

@@ -4,9 +4,9 @@
     python -m sexton.local.compose_init init              the bucket, Airflow's tables, pools and connections
     python -m sexton.local.compose_init pools             the pools alone
 
-Each may run again: existing secrets and connections are not changed. Secrets never pass through the environment or an
-argument, where `docker inspect` and `ps` would show them: each is a file of mode 0600 that belongs to the one user who
-reads it. scripts/databases.sh creates the databases in Postgres.
+Each step may run again: existing secrets and connections are not changed. Secrets never pass through the environment or
+an argument, where `docker inspect` and `ps` would show them: each is a file of mode 0600 that belongs to the one user
+who reads it. scripts/databases.sh creates the databases in Postgres.
 """
 
 import argparse
@@ -38,12 +38,12 @@ OWNERS = {
     "postgres": 999,
     "object-store": 1_000,
 }
-"""Folder of secrets -> the user id in the image that reads them: ours, Postgres's, SeaweedFS's. Code on a Spark worker
-can read the worker's folder, so that has only what executors need."""
+"""Folder of secrets -> the id of the user that reads them in its image: Sexton's, Postgres's, SeaweedFS's. Code on a
+Spark worker can read the worker's folder, so that folder has only what executors need."""
 SPARK_READERS = ("spark-worker", "spark-connect")
-"""The folders whose services read and write the stores, in addition to Airflow."""
+"""The folders of services that need the logins of the object store and the lake's catalog, in addition to Airflow."""
 KEPT = "kept"
-"""The folder with all secrets in one file of root's, from which the other files are made."""
+"""The folder with one file of all secrets, which belongs to root. The other files are made from that file."""
 DATABASES = ("airflow", "iceberg")
 """Databases, and the roles of the same names that own them."""
 DATABASE_HOST = "postgres"
@@ -52,7 +52,7 @@ SPARK_DEFAULTS = "spark-defaults.conf"
 TOKEN = "spark.connect.authenticate.token"
 """The Connect server's property with the token that clients have to send."""
 CONNECT_HOST, CONNECT_TOKEN = "spark-connect", "connect_token"
-"""Host of that server, and the file next to SPARK_DEFAULTS with its token, for Airflow's connection from `init`."""
+"""Host of the Connect server, and the file next to SPARK_DEFAULTS with its token: `init` makes a connection of both."""
 TIMEOUT_S = 300
 
 
@@ -91,7 +91,7 @@ def make_pools() -> None:
 
 
 def make_connections(config: Settings) -> None:
-    """Create the missing connections; existing ones belong to their owner."""
+    """Create the missing connections; existing ones are not changed."""
     _import("connections", {**connections(config), config.spark_conn_id: spark_connection()})
 
 
@@ -103,7 +103,7 @@ def spark_connection() -> dict[str, Any]:
 
 
 def connections(config: Settings) -> dict[str, dict[str, Any]]:
-    """The connections of the DAGs, as Airflow reads them from JSON; apply and restore have their own.
+    """The connections of the DAGs, as Airflow reads them from JSON; those that change a cluster have their own.
 
     A cluster whose address is not in the settings gets none: its owner creates it.
     """
@@ -149,7 +149,7 @@ def _new_secrets() -> dict[str, str]:
 
 
 def _files(secret: Mapping[str, str]) -> dict[str, str]:
-    """The files of each reader, in the format that it reads."""
+    """File name, with its reader's folder, -> content in the format of the reader."""
     login = {"accessKey": secret["s3.access_key"], "secretKey": secret["s3.secret_key"]}
     identity = {"name": "sexton", "credentials": [login], "actions": ["Admin", "Read", "List", "Tagging", "Write"]}
     metadata, lake = (f"{name}:{secret[f'database.{name}']}" for name in DATABASES)
@@ -176,7 +176,7 @@ def _spark_defaults(secret: str) -> str:
     """Properties with the secret that a standalone cluster and its drivers share, so that nobody else can connect.
 
     Spark passes the secret to executors in their environment, not on a command line. The master's REST server for
-    submissions does not check it, and a master with a secret does not start with that server.
+    submissions is off, because it does not check the secret, and a master with a secret does not start with it.
     """
     properties = {
         "spark.authenticate": "true",
@@ -208,7 +208,7 @@ def _import(kind: str, content: Mapping[str, object]) -> None:
 
 
 def _airflow(*arguments: str) -> None:
-    """Run an airflow command of this Python environment; its output goes to ours."""
+    """Run an airflow command of this Python environment, with the output of this process."""
     command = [program("airflow"), *arguments]
     try:
         code = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False).returncode
@@ -219,7 +219,7 @@ def _airflow(*arguments: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one step; an error is one line."""
+    """Run one step; print an error as one line."""
     parser = argparse.ArgumentParser(prog="python -m sexton.local.compose_init", description=__doc__)
     steps = parser.add_subparsers(dest="step", required=True)
     steps.add_parser("secrets").add_argument("folder", type=Path)

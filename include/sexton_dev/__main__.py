@@ -17,11 +17,11 @@ from sexton_dev.system import MAIN_DAG, System
 
 TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BY_SIGNAL = 128
-"""A process ended by a signal has the exit code of this plus the signal's number."""
+"""The exit code of a process that a signal has ended is this plus the signal's number."""
 
 
 def main() -> int:
-    """Run one command; an error is one line, and stops what was started here."""
+    """Run one command. Print an error as one line; each command stops what it started before the error."""
     parser = argparse.ArgumentParser(prog="python -m sexton_dev", description=__doc__)
     parser.add_argument("command", choices=tuple(COMMANDS))
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -91,7 +91,7 @@ def clients(_console: Console) -> int:
 
 
 def demo(console: Console) -> int:
-    """Run the demo and stop what it started, however it ends."""
+    """Run the demo and stop what it started, however the demo ends."""
     from sexton_dev.demo import require_nothing_running, run_demo
 
     system = System(settings(), console)
@@ -102,8 +102,8 @@ def demo(console: Console) -> int:
 
 @contextmanager
 def _stopping(system: System, *, only_after_failure: bool = False) -> Iterator[None]:
-    """Stop the system after the block, also after Ctrl-C, SIGTERM and SIGHUP; further signals wait until it is done."""
-    # SIGINT, too: in a background job of a shell Python finds it ignored.
+    """Stop the system after the block, also after Ctrl-C, SIGTERM and SIGHUP; further signals are ignored meanwhile."""
+    # SIGINT, too: a shell starts background jobs with SIGINT ignored, and Python leaves that as it is.
     before = {number: signal.signal(number, _leave) for number in TERMINATING}
     succeeded = False
     try:

@@ -10,11 +10,11 @@ from sexton.errors import SextonError
 TIMEOUT_S = 30
 """Long: on a busy machine the API server may need ten seconds while a first task starts."""
 TRIES = 4
-"""Where the API server waits in vain for its turn in SQLite, it has done nothing: see airflow_local_settings."""
+"""If the API server gives up waiting for SQLite, it has done nothing; the call is repeated (airflow_local_settings)."""
 
 
 class AirflowApi:
-    """Airflow's API at `url`; logs in at the first call that needs it."""
+    """Airflow's API at `url`; logs in at the first call that needs a login."""
 
     def __init__(self, url: str, *, user: str, password: str) -> None:
         self._url = url

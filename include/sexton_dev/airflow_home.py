@@ -1,8 +1,7 @@
 """The embedded Airflow's home: its configuration, its secrets, and the environment that its processes run in.
 
-airflow.cfg is rewritten at every start, so that it fits this release; its secrets are kept. It and the password file
-have mode 0600. `AIRFLOW_HOME=var/airflow .venv/bin/airflow ...`
-works while the system runs.
+airflow.cfg is rewritten at every start, so that it fits this release; its secrets are kept. airflow.cfg and the
+password file have mode 0600. `AIRFLOW_HOME=var/airflow .venv/bin/airflow ...` works while the system runs.
 """
 
 import configparser
@@ -93,8 +92,8 @@ class AirflowHome:
     def environment(self, spark: Mapping[str, str], **changes: str) -> dict[str, str]:
         """The environment of Airflow's processes and thereby of the Spark jobs that they start.
 
-        `spark` has the paths of Java and Python. Of another Airflow's variables only connections are kept; our
-        connections that are not among them lead to the embedded broker, which has no access control.
+        `spark` has the paths of Java and Python. Of the variables of another Airflow only connections are kept.
+        Sexton's connections that are not among them lead to the embedded broker, which has no access control.
         """
         config = self._config
         foreign: dict[str, str | None] = {
@@ -143,12 +142,12 @@ class AirflowHome:
                 "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in self._users.items()),
                 "simple_auth_manager_passwords_file": str(self.password_file),
                 "max_active_tasks_per_dag": str(PARALLELISM),
-                "test_connection": "Enabled",  # who may log in here may reach whatever this machine does
+                "test_connection": "Enabled",  # users here may reach whatever this machine does
             },
             "database": {"sql_alchemy_conn": f"sqlite:///{self.root / 'airflow.db'}?timeout=60"},
             "api": {"host": HOST, "port": str(self.port), "base_url": self.url, "workers": "1"},
             "api_auth": {},
-            # A file that was changed is read at once. Reading the others again costs a second of processor time each.
+            # A changed file is parsed immediately. Parsing an unchanged one again costs a second of processor time.
             "dag_processor": {"parsing_processes": "1", "min_file_process_interval": "300"},
             "scheduler": {"scheduler_idle_sleep_time": "0.5", "task_instance_heartbeat_sec": "5"},
             "logging": {

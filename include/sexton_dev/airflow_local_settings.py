@@ -1,14 +1,14 @@
 """Makes the embedded Airflow's processes wait for each other in its SQLite database.
 
-Transactions that begin at a savepoint begin as write transactions. By default pysqlite begins them as read
-transactions. Such a transaction that writes after somebody else has written fails at once (`Database is locked`),
-whatever SQLite's busy timeout, as when a backfill is created; the rollback that follows can end the scheduler. A write
-transaction waits for its turn instead.
+This file makes transactions that begin at a savepoint write transactions. By default pysqlite begins them as read
+transactions. If a read transaction writes after another process has written, it fails immediately (`Database is
+locked`), whatever SQLite's busy timeout, for example when a backfill is created; the rollback that follows can end the
+scheduler. A write transaction waits for its turn instead.
 
-The API server waits for a few seconds only. Some of its requests write from the event loop: while one waits there,
-another that has written cannot get to its commit, until the waiting one gives up. Triggering a paused DAG in the form
-sends two such requests at once, and every task's requests stand still with them. AirflowHome copies this file to
-AIRFLOW_HOME/config, where Airflow loads it as `airflow_local_settings`; nobody imports it.
+The API server waits for a few seconds only. Some of its requests write from the event loop: while one request waits
+there, another request that has written cannot commit until the waiting one gives up. Triggering a paused DAG in the
+form sends two such requests at the same time, and requests of tasks wait, too. AirflowHome copies this file to
+AIRFLOW_HOME/config, where Airflow loads it as `airflow_local_settings`; no other code imports it.
 """
 
 import sys
@@ -22,7 +22,7 @@ API_SERVER_WAITS_MS = 3_000
 
 @event.listens_for(Engine, "savepoint")
 def begin_to_write(connection: Any, _name: str) -> None:
-    """Begin before the savepoint, unless something has been written already."""
+    """Begin a write transaction before the savepoint, unless a transaction has begun already."""
     if connection.dialect.driver == "pysqlite" and not connection.connection.dbapi_connection.in_transaction:
         connection.connection.dbapi_connection.execute("BEGIN IMMEDIATE")
 

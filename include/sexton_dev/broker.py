@@ -4,8 +4,8 @@ KRaft, broker and controller in one JVM (`kafka.Kafka`), formatted by Kafka's ow
 only, with topics small enough to start in seconds. It runs in its own session and leaves a pid file, so that another
 process can find it and stop it. `kafka-dump-log` is here too: it reads the archive.
 
-`python -m sexton_dev.broker [NAME=VALUE ...]` starts the broker of `make up` alone, with properties of yours;
-`make down` stops it.
+`python -m sexton_dev.broker [NAME=VALUE ...]` starts the broker of `make up` alone, with your properties; `make down`
+stops it.
 
 Not here: which Java and which jars (`sexton.java`, `sexton.kafka.jars`), and anything that speaks to the broker.
 """
@@ -73,7 +73,7 @@ DEFAULT_SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningBroker:
-    """What the pid file says of a broker that is alive."""
+    """A running broker, as its pid file describes it."""
 
     pid: int
     port: int
@@ -86,11 +86,11 @@ class RunningBroker:
 class EmbeddedBroker:
     """One broker whose configuration, data, log and pid file lie in `directory`; a context manager.
 
-    `settings` are broker properties that win over ours; their `listeners` are added to our plaintext one on `port`.
-    A node of a larger cluster has `process.roles` broker or controller, `controller.quorum.voters` and the `cluster_id`
-    that all nodes share; of a controller `port` is its only listener.
-    `scram` are credentials of users as `kafka-storage.sh --add-scram` takes them; they show in the list of processes
-    while a new directory is formatted. Opening the same directory again continues the same cluster.
+    `settings` are broker properties that override DEFAULT_SETTINGS; their `listeners` are added to the plaintext
+    listener on `port`. A node of a larger cluster needs `process.roles` (broker or controller),
+    `controller.quorum.voters` and the `cluster_id` that all nodes share; a controller listens on `port` alone.
+    `scram` are credentials of users as `kafka-storage.sh --add-scram` takes them; the list of processes shows them
+    while a new directory is formatted. A broker in a directory that was used before continues its cluster.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class EmbeddedBroker:
             self._process = None
 
     def kill(self) -> None:
-        """End it at once, as a crash would: logs stay as they are."""
+        """End the broker immediately, as a crash would: logs stay as they are."""
         if self._process:
             _signal_group(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -220,7 +220,7 @@ class EmbeddedBroker:
             str(self._properties_file),
         ]
         with self.log_file.open("wb") as log:
-            # A new session: Ctrl-C in the terminal must not kill it before others stop it in order.
+            # A new session: Ctrl-C in the terminal must not kill the broker before it is stopped in order.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
             )
@@ -251,7 +251,7 @@ def running_broker(directory: Path) -> RunningBroker | None:
         broker = RunningBroker(pid=int(said["pid"]), port=int(said["port"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    # A process id is used again some day: only one that runs these properties is ours.
+    # Process ids are reused: only a process that was started with these properties is the broker.
     return broker if str(directory.resolve() / "server.properties") in _command_line(broker.pid) else None
 
 
@@ -325,7 +325,7 @@ def _pid_file(directory: Path) -> Path:
 
 
 def _command_line(pid: int) -> str:
-    """The command line of a process, empty when it does not run (any more: a zombie has none)."""
+    """The command line of a process, empty when it does not run or is a zombie."""
     try:
         return " ".join(psutil.Process(pid).cmdline())
     except psutil.Error:

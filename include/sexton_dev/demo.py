@@ -1,10 +1,10 @@
 """`make demo`: real clients against a real broker, then one run of offset_retention in a real Airflow.
 
-The demo's broker keeps offsets for one minute but sweeps every ten, so that offsets are due while they can still be
-seen. The run describes the instant at which it is triggered; all timestamps are real.
+The demo's broker keeps offsets for one minute but sweeps only every ten minutes, so that the run finds offsets that are
+due and not yet deleted. The run describes the instant at which it is triggered; all timestamps are real.
 
 Everything that the demo writes is in var/demo, which the next demo empties; your archive and tables are not touched.
-Airflow's home is that of `make up`, so that its UI shows the demo's runs later.
+The demo uses the Airflow home of `make up`, whose UI later shows the demo's runs.
 """
 
 import shutil
@@ -87,7 +87,7 @@ def run_demo(system: System, console: Console) -> int:
 
 
 def _demo_settings(system: System) -> Settings:
-    """The settings with everything that a run writes in var/demo."""
+    """The settings, changed so that a run writes to var/demo only."""
     places = {name: str(system.demo / name) for name in ("archive", "warehouse", "runs")}
     return system.config.model_copy(update={**places, "catalog_uri": f"jdbc:sqlite:{system.demo / 'catalog.db'}"})
 
@@ -99,7 +99,7 @@ def _variables(config: Settings) -> dict[str, str]:
         "SEXTON_WAREHOUSE": config.warehouse,
         "SEXTON_RUNS": config.runs,
         "SEXTON_CATALOG_URI": config.catalog_uri,
-        "SEXTON_SCHEDULE": "",  # one run, triggered here: none of an hour before the broker was there
+        "SEXTON_SCHEDULE": "",  # only the run triggered here: none for an hour before the broker existed
         "SEXTON_SETTLE_MS": "2000",  # the clients have ended
         "SEXTON_MAX_SHARE_OF_GROUPS": "1",  # a minute's retention makes nearly every group of the demo due
     }
@@ -128,7 +128,7 @@ def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:
     start, shown, tasks = time.monotonic(), set[tuple[object, ...]](), dict[str, dict[str, object]]()
     with console.status("offset_retention ...") as status:
         while time.monotonic() - start < RUN_TIMEOUT_S:
-            state = api.run_state(MAIN_DAG, run_id)  # before the tasks: once it is done, so are they
+            state = api.run_state(MAIN_DAG, run_id)  # read before the tasks: once the run is done, so are they
             tasks = api.task_states(MAIN_DAG, run_id)
             for task_id, task in tasks.items():
                 if task["state"] == "running":

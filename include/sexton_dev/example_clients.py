@@ -1,12 +1,12 @@
 """Real clients that run on the broker of `make up`, so that there is something to see.
 
-Services consume with a classic group, one with a static member, and a KIP-848 group. Jobs commit every round; a build
-commits once, so that its offsets expire; two jobs sometimes commit offsets of another topic, which expire while the
-jobs continue; a preview is deleted by an administrator; an offset of a job is deleted and committed again; transactions
-are committed, aborted, and left open for some rounds. `BROKER_SETTINGS` keep offsets for one minute, so that the
-broker's sweeps are visible within minutes.
+Services consume with two classic groups, one with a static member, and with a KIP-848 group. Jobs commit every other
+round. Each build commits once, so that its offsets expire. Two jobs sometimes commit offsets of another topic, which
+expire while the jobs continue. An administrator deletes each preview group. An offset of a job is deleted and committed
+again. Transactions are committed, aborted, and left open for some rounds. `BROKER_SETTINGS` keep offsets for one
+minute, so that the broker's sweeps are visible within minutes.
 
-Topics and groups may exist already: the broker keeps its data between starts. Ends with SIGTERM.
+Topics and groups may exist already: the broker keeps its data between starts. The clients end at SIGTERM.
 """
 
 import time
@@ -30,8 +30,8 @@ SERVICES = {
 }
 JOBS = {"nightly-export": "orders", "search-index": "clicks", "fraud-scores": "payments", "mail-merge": "orders"}
 IMPORTS = {"fraud-scores": "orders", "mail-merge": "payments"}
-"""Jobs and the other topic. Both groups are in one log partition, so that one sweep deletes offsets of both: no
-administrator's request could, so the cause is certain."""
+"""Job -> its other topic. The groups of both jobs are in one log partition, so that one sweep deletes offsets of both.
+No request of an administrator can do that, so the cause is certain."""
 PAYOUTS, SETTLEMENT = "payouts", "settlement"
 """Groups with transactional commits: many short ones, and one that stays open for OPEN_ROUNDS."""
 ROUND_S = 10.0
@@ -43,9 +43,9 @@ Wait = Callable[[float], None]
 
 
 def run(config: ClientConfig, *, rounds: int | None = None, pause: Wait = time.sleep) -> None:
-    """Run that many rounds (None: until the process ends); BrokerError if the cluster refuses."""
+    """Run `rounds` rounds (None: until the process ends); BrokerError if the cluster refuses."""
     try:
-        with ExitStack() as stack:  # members leave at its end
+        with ExitStack() as stack:  # members leave at the end of the block
             clients = _Examples(config, stack)
             number = 0
             while rounds is None or number < rounds:
@@ -69,7 +69,7 @@ class _Examples(Clients):
         self._previews: list[tuple[int, str]] = []
 
     def work(self, number: int) -> None:
-        """One round of every service and job, and what is due in this round."""
+        """Run one round of all services and jobs."""
         for topic, partitions in TOPICS.items():
             for partition in range(partitions):
                 self._messages.produce(topic, value=f"round {number}", partition=partition)
@@ -87,7 +87,7 @@ class _Examples(Clients):
                 self._commit(group_id, topic)
         self._preview(number)
         if number % 6 == 5:
-            self.delete_offsets("search-index", JOBS["search-index"], [0])  # a suspend may have expired the group
+            self.delete_offsets("search-index", JOBS["search-index"], [0])  # may be expired, after a suspend
         self._settle(number % (OPEN_ROUNDS + 1))
 
     def _preview(self, number: int) -> None:
@@ -120,7 +120,7 @@ class _Examples(Clients):
         commit_offsets(self.admin, group_id, self._offsets(topic))
 
     def _offsets(self, topic: str) -> list[TopicPartition]:
-        """Offsets near the end of each partition, with a lag that grows with its number."""
+        """Offsets near the end of each partition, with a lag that grows with the partition's number."""
         ends = [
             self._members[0].get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[1]
             for partition in range(TOPICS[topic])

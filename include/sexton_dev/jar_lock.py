@@ -1,6 +1,6 @@
-"""Makes jars.lock again: `python -m sexton_dev.jar_lock`.
+"""Writes jars.lock: `python -m sexton_dev.jar_lock`.
 
-jgo resolves ROOTS with all dependencies. No version is chosen automatically: ROOTS has them.
+jgo resolves ROOTS, whose versions are fixed here, with all dependencies.
 """
 
 import sys
@@ -29,7 +29,7 @@ EXCLUDED = (
     "org.apache.kafka:connect-json",
     "org.apache.kafka:connect-runtime",
     "org.apache.kafka:connect-transforms",
-    "org.checkerframework:checker-qual",  # annotations for compilers, which Postgres's driver names as its need
+    "org.checkerframework:checker-qual",  # annotations for compilers, which Postgres's driver has as a dependency
 )
 _HEAD = "# set, group:artifact:version, bytes, SHA-256. Made by `python -m sexton_dev.jar_lock`."
 

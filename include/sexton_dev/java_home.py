@@ -1,9 +1,9 @@
-"""A JAVA_HOME in place of the one that is set: its `bin/java` starts Kafka and Spark with archived classes.
+"""Makes a JAVA_HOME to use instead of the configured one: its `bin/java` starts Kafka and Spark with archived classes.
 
-    python -m sexton_dev.java_home      makes it; `make install` does
+    python -m sexton_dev.java_home      makes it; `make install` runs this
 
-With class data sharing (CDS) a broker starts with half of the processor time, a Spark session too. Java checks that an
-archive fits: where Java or a jar has changed since, it loads the classes one by one, as it does without an archive.
+With class data sharing (CDS) a broker starts with half of the processor time, and so does a Spark session. Java checks
+that an archive fits: if Java or a jar has changed since, it loads the classes one by one, as without an archive.
 """
 
 import json
@@ -43,7 +43,7 @@ esac
 [ -f "$archive" ] || exec {java} "$@"
 exec {java} -XX:SharedArchiveFile="$archive" -Xshare:auto -Xlog:disable "$@"
 """
-"""An archive fits where the class path begins as it did when the archive was made: a folder of settings comes last."""
+"""An archive fits if the class path begins as it did when the archive was made: SPARK_CONF_DIR is moved to the end."""
 SPARK_WORK = """
 import sys
 from sexton.runs.engine import Engine
@@ -60,14 +60,14 @@ TIMEOUT_S = 300
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """JAVA_HOME for this process and those that it starts; nothing where it was made in place of another one."""
+    """The variable JAVA_HOME that names HOME; empty if HOME was made for another JAVA_HOME than `environment`'s."""
     if not MADE_FROM.is_file() or json.loads(MADE_FROM.read_text("utf-8"))[0] != environment.get("JAVA_HOME", ""):
         return {}
     return {"JAVA_HOME": str(HOME)}
 
 
 def make() -> None:
-    """Create it, unless it is there and was made from the same Java and the same jars."""
+    """Create the JAVA_HOME, unless it exists and was made from the same Java and the same jars."""
     given = variable("JAVA_HOME") or ""
     java = find_java(settings().cache, given, variable("PATH"))
     kafka = jars.ensure(settings().cache, "kafka")

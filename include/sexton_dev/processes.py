@@ -1,8 +1,8 @@
 """Starts background processes, finds them again and stops all of them, with their descendants.
 
-Each is started in a new session, so that Ctrl-C in a terminal reaches only the process that stops them in order. A pid
-file records which process it was; a mark in the environment, which every descendant inherits whatever its session or
-parent, finds what still runs.
+Each process is started in a new session, so that Ctrl-C in a terminal reaches only this process, which stops the others
+in order. A pid file identifies each started process. Descendants are found by a mark in the environment, which each
+inherits, whatever its session or parent.
 """
 
 import json
@@ -24,8 +24,8 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long to wait for started processes to end in order, then for whatever is left, such as a task that Airflow's
-    scheduler would wait for."""
+    """How long to wait after SIGTERM to the started processes, then after each signal to whatever is left, such as a
+    task that Airflow's scheduler would wait for."""
 
     polite_s: float = 6.0
     firm_s: float = 8.0
@@ -83,9 +83,9 @@ class Processes:
         return found
 
     def stop(self, patience: Patience | None = None) -> bool:
-        """End everything: SIGTERM to what was started, then to whatever is left, then SIGKILL. True if any ran.
+        """End everything: SIGTERM to the started processes, then to whatever is left, then SIGKILL. True if any ran.
 
-        OSError if a process survives that.
+        OSError if a process survives SIGKILL.
         """
         patience = patience or Patience()
         named, was_there = list(self.running().values()), bool(self.descendants())
@@ -141,7 +141,7 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether it still runs: neither a reused process id nor a zombie."""
+    """Whether a process still runs: its id was not reused, and it is not a zombie."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

@@ -1,6 +1,6 @@
 """The embedded Spark Connect server: one JVM with warm Python workers for all jobs of the embedded Airflow.
 
-Who may connect may run code as this user, so that the server listens on 127.0.0.1 alone and demands a token.
+Whoever can connect can run code as this user. Therefore the server listens on 127.0.0.1 alone and demands a token.
 """
 
 import re
@@ -35,7 +35,7 @@ class SparkServer:
 
     @property
     def ui(self) -> str:
-        """Address of the Spark UI, which only shows."""
+        """Address of the Spark UI, which is read-only."""
         return _url(self.ui_port)
 
     @property
@@ -70,13 +70,13 @@ class SparkServer:
             return probe.connect_ex((HOST, self.port)) == 0
 
     def environment(self, clients: Mapping[str, str]) -> dict[str, str]:
-        """The server's environment, of that of its clients."""
-        ours = {name: value for name, value in clients.items() if name != REMOTE}  # spark-submit would connect itself
+        """The server's environment, made from that of its clients."""
+        ours = {name: value for name, value in clients.items() if name != REMOTE}  # spark-submit would connect to it
         return {**ours, "SPARK_CONNECT_AUTHENTICATE_TOKEN": self.token, "SPARK_SUBMIT_OPTS": WARM_JVM_OPTIONS}
 
 
 def ui_of(command: Iterable[str]) -> str | None:
-    """Address of the Spark UI of a running server, by its command line."""
+    """Address of the Spark UI of a running server, from the server's command line."""
     found = re.search(rf"\b{re.escape(UI_PORT)}=(\d+)", " ".join(command))
     return _url(found[1]) if found else None
 

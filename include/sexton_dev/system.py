@@ -223,7 +223,7 @@ class System:
             self._require_alive()
             waiting_for = api.unhealthy() or ([] if api.has_dag(MAIN_DAG) else [f"the DAG {MAIN_DAG}"])
             if not waiting_for:
-                api.call("GET", "/execution/health", login=False)  # Airflow makes the API of tasks at its first request
+                api.call("GET", "/execution/health", login=False)  # Airflow creates the tasks' API at its first request
                 for pool, description in POOLS.items():
                     api.ensure_pool(pool, slots=1, description=description)
                 return

@@ -1,8 +1,8 @@
 """`make up`: starts the system with example clients on its broker, and publishes runs of several instants.
 
-Example clients run only on a broker that `make up` itself created: it keeps offsets for a minute, and data that was
-there before is never put under such a retention. `MARK` in the broker's folder records that. The runs are ordinary runs
-of offset_retention, each as of the instant at which it was triggered, made while fewer than FIRST_RUNS are published.
+Example clients run only on a broker that `make up` itself created: this broker keeps offsets for a minute, and existing
+data is never put under such a retention. The file `MARK` in the broker's folder records who created it. The runs are
+ordinary runs of offset_retention, each as of the instant at which it was triggered, until FIRST_RUNS are published.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from sexton_dev.system import MAIN_DAG, System
 
 FIRST_RUNS = 3
 APART_S = 70
-"""Between the instants of two runs: longer than the broker's retention, so that each run finds expired offsets."""
+"""Time between the instants of two runs: longer than the broker's retention, so that each run finds expired offsets."""
 BEGUN_S = 30
 """How long the clients run before the first instant: some rounds."""
 RUN_TIMEOUT_S = 1_800
@@ -35,7 +35,7 @@ SETTLE_MS = "2000"
 
 
 def start(system: System) -> None:
-    """Start everything, with example clients if the broker is theirs."""
+    """Start everything, with example clients if they may use the broker."""
     system.stop_airflow()  # what a failed start left
     if not _may_have_clients(system):
         system.start()
@@ -86,7 +86,7 @@ def publish_first_runs(system: System, console: Console) -> int:
 
 @contextmanager
 def exclusive(var: Path) -> Iterator[None]:
-    """Hold the lock of `make up` of this folder for the block; SetupError if another process has it."""
+    """Hold the lock of `make up` for this folder during the block; SetupError if another process has the lock."""
     var.mkdir(parents=True, exist_ok=True)
     with (var / "up.lock").open("w") as lock:
         try:

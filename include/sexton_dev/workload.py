@@ -1,12 +1,12 @@
 """Real clients that fill `__consumer_offsets` with records of every kind, for the demo and for tests.
 
 Groups: classic members (one static), KIP-848 members (one subscribed by regex), a share group (KIP-932), and simple
-groups that only commit, some with names from other scripts and from attackers. Commits with metadata and leader epochs;
-transactions committed, aborted, overlapping and left open; offsets and groups deleted; a topic deleted, another created
-again. Random choices come from `seed`; ids and timestamps are the broker's.
+groups that only commit, some with names in other scripts or with malicious names. Commits with metadata and leader
+epochs; transactions committed, aborted, overlapping and left open; offsets and groups deleted; a topic deleted, another
+created again. Random choices come from `seed`; ids and timestamps are the broker's.
 
-Not here: a streams group (KIP-1071). No Python client makes one: librdkafka has no Streams, and kafka-python has no
-schema of StreamsGroupHeartbeat.
+Not here: a streams group (KIP-1071). No Python client can create one: librdkafka has no Streams, and kafka-python has
+no schema for StreamsGroupHeartbeat.
 """
 
 import random
@@ -52,7 +52,7 @@ SIMPLE_GROUPS = (
 TRANSACTIONAL_GROUPS = tuple(name for name in SIMPLE_GROUPS if name.isascii() and name.isprintable())
 PINNED_GROUP = "pinned-by-transaction"
 LEFT_BEHIND = {"orphaned-by-deletion": "doomed", "stale-topic-id": "reborn"}
-"""Groups by the topic, deleted later, that they committed to."""
+"""Group -> the topic that it commits to, which is deleted later."""
 METADATA = ("", "", "", "node-7", "реплика-é中😀", '{"offset": 1, "note": "</script>"}')
 TIMEOUT_S = 30
 ANSWER_S = 3
@@ -156,7 +156,7 @@ class _Workload(Clients):
         self.left_out: list[str] = []
 
     def make_topics(self) -> None:
-        """Create topics with messages in every partition, and commit on the two that are deleted later."""
+        """Create topics with messages in every partition, and commit to the two topics that are deleted later."""
         self._create(TOPICS)
         producer = Producer({**self.settings, "linger.ms": 5})
         for topic, partitions in TOPICS.items():
@@ -171,7 +171,7 @@ class _Workload(Clients):
         self._alter(PINNED_GROUP, [TopicPartition("clicks", partition, 11) for partition in range(6)])
 
     def run_members(self) -> dict[str, tuple[str, ...]]:
-        """Run members of every kind at once (joining takes seconds); some leave, some stay until the end."""
+        """Run members of every kind at the same time (joining takes seconds); some leave, some stay until the end."""
         consumers = {
             "orders-service": self._member("orders-service", "classic", ["orders"]),
             "billing-service": self._member(
@@ -232,7 +232,7 @@ class _Workload(Clients):
             self._end(producer)
 
     def leave_transaction_open(self) -> None:
-        """Pending offsets over committed ones; the transaction is aborted when the stack is closed."""
+        """Leave offsets pending for partitions that have committed ones. Closing the stack aborts the transaction."""
         producer = self.transactional("workload-open")
         producer.begin_transaction()
         pending = [TopicPartition("clicks", partition, 100 + partition) for partition in range(4)]
@@ -255,7 +255,7 @@ class _Workload(Clients):
                 if not is_still_there or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
-        # The coordinator learns of it later still, and then writes the tombstones of the offsets.
+        # The coordinator learns of the deletion even later, and then writes the tombstones of the offsets.
         while any(committed_offsets(self.session, group) for group in LEFT_BEHIND) and time.monotonic() < deadline:
             time.sleep(0.1)
 
@@ -312,7 +312,7 @@ class _Workload(Clients):
     def _delete_offsets(self, group_id: str) -> None:
         topic = self._rng.choice(LASTING_TOPICS)
         some = self._rng.sample(range(TOPICS[topic]), self._rng.randint(1, TOPICS[topic]))
-        # No group, if it was deleted before and not committed to since.
+        # The group does not exist if it was deleted before and nothing was committed since.
         self.counts["deleted_offsets"] += self.delete_offsets(group_id, topic, some)
 
     def _delete_group(self, group_id: str) -> None:
@@ -320,7 +320,7 @@ class _Workload(Clients):
             wait(self.admin.delete_consumer_groups([group_id], request_timeout=TIMEOUT_S))
             self.counts["deleted_groups"] += 1
         except KafkaException as error:
-            # Deleted before and not committed to since.
+            # The group was deleted before, and nothing was committed since.
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
 
@@ -364,7 +364,7 @@ def _refusal(admin: AdminClient, group_id: str, offsets: list[TopicPartition]) -
 
 
 def _abort(producer: Producer) -> None:
-    """Abort an open transaction, unless the broker has: after the timeout it aborts it and fences the producer."""
+    """Abort an open transaction, unless the broker has done so after the timeout, which fences the producer."""
     try:
         producer.abort_transaction(TIMEOUT_S)
     except KafkaException as error:

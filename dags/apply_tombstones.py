@@ -1,8 +1,9 @@
 """
 ### Apply tombstones
 
-Deletes what a plan of `offset_retention` names, after a person approved it: *preview* the plan, *approve* it, *apply*
-it, *notify* of the outcome. Manual runs only: no schedule or backfill deletes anything.
+Deletes the offsets and groups that a plan of `offset_retention` names, after a person has approved it: *preview* shows
+the plan, *approve* asks a person, *apply* deletes, *notify* reports the outcome. Manual runs only: no schedule or
+backfill deletes anything.
 
 **By default it deletes nothing**: with the sink `dry_run` a run shows the plan, reports what would be done, and ends.
 
@@ -15,11 +16,12 @@ it, *notify* of the outcome. Manual runs only: no schedule or backfill deletes a
 Example: `{"plan_id": "3f9c...", "sink": "coordinator"}`
 
 There is no default answer. No answer within `SEXTON_APPROVAL_TIMEOUT_HOURS` means no and fails the run. *Reject* ends
-the run without deletions. Whoever triggered the run cannot approve it (`SEXTON_APPROVAL_SELF_ALLOWED`);
-`SEXTON_APPROVERS` lists who may. *apply* checks the approval again: who, what, when (`SEXTON_APPROVAL_MAX_AGE_HOURS`),
-and that the plan is byte for byte the one that was shown. It checks each offset right before its call, writes intent
-and outcome of each to the ledger, and skips offsets that have changed. It uses the connection
-`SEXTON_APPLIER_CONN_ID`, which nothing else uses. Safe to run again: finished items are skipped, the rest continues.
+the run without deletions. Whoever triggered the run cannot approve it, unless `SEXTON_APPROVAL_SELF_ALLOWED` is set;
+`SEXTON_APPROVERS` lists who may. *apply* checks the approval again: who approved what and when
+(`SEXTON_APPROVAL_MAX_AGE_HOURS`), and that the plan is byte for byte the one that was shown. It checks each offset
+right before the call, writes the intent and the outcome to the ledger, and skips offsets that have changed. It uses the
+connection `SEXTON_APPLIER_CONN_ID`, which only the tasks that change the cluster use. Safe to run again: finished items
+are skipped, the rest continues.
 """
 
 from airflow.sdk import DAG

@@ -1,7 +1,7 @@
 """
 ### Approve keep
 
-Asks for the standing approval under which `keep_offsets` acts: *propose* shows the terms and the holds of the policy,
+Asks for the standing approval that `keep_offsets` needs: *propose* shows the terms and the holds of the policy,
 *approve* asks a person, *record* writes the approval. Manual runs only. It changes nothing in the cluster.
 
 | parameter | meaning | default |
@@ -10,14 +10,15 @@ Asks for the standing approval under which `keep_offsets` acts: *propose* shows 
 | `max_offsets` | maximum number of offsets committed again per hour | 10,000 |
 | `max_joins` | maximum number of Empty groups joined and left per hour | 1,000 |
 | `days` | days from the answer until the approval ends, at most 90 | 30 |
-| `revoke` | end the approval that is in force, at once; nobody is asked | no |
+| `revoke` | end the approval in force immediately, without asking anybody | no |
 
 Example: `{"patterns": ["billing-.*"], "days": 90}`
 
-Approved like a deletion: by another person than whoever triggered the run, with no default answer, and only for the
-terms and the policy that were shown. A new approval replaces the one in force. Another policy, the end or a revocation
-make it void. Its id, the SHA-256 of the document in the archive, is the Airflow Variable `sexton_keep_approval`:
-deleting that ends it as well.
+A standing approval is given like the approval of a deletion: by another person than whoever triggered the run, with no
+default answer, and only for the terms and the policy that were shown. A new approval replaces the one in force. An
+approval is void once the policy changes, its days are over, or it is revoked. The Airflow Variable
+`sexton_keep_approval` has the id of the approval in force, the SHA-256 of its document in the archive. Deleting the
+Variable ends the approval, too.
 """
 
 from airflow.sdk import DAG

@@ -4,13 +4,14 @@
 Finds out how long each group's first unread message has been waiting, when retention deletes it, and which groups would
 not continue at their offsets when they come back.
 
-The task asks the brokers how new their logs are at the committed offsets of the newest published run (ListOffsets and
-OffsetForLeaderEpoch: DESCRIBE on the topics is all it needs, no message is read) and archives each answer. The result
-goes to the table `time_lag`, once DuckDB has checked it, under the instant of that run. Offsets that would reset since
-the previous audit raise an alert; so do those that lose unread messages within `SEXTON_LAG_ALERT_HOURS`.
+The task asks the brokers how old the messages at the committed offsets of the newest published run are (ListOffsets and
+OffsetForLeaderEpoch; it needs only DESCRIBE on the topics, and reads no message), and archives each answer. Once DuckDB
+has checked the result, it goes to the table `time_lag`, with the instant of that run. An alert is raised about offsets
+that would reset now but not at the previous audit, and about offsets that lose unread messages within
+`SEXTON_LAG_ALERT_HOURS`.
 
-It runs after each run of `offset_retention` that publishes a new newest instant, not after backfills of the past, or by
-`SEXTON_LAG_SCHEDULE`. Safe to run again at any time.
+By default it runs after each run of `offset_retention` whose instant is the latest published so far, so not after
+backfills of the past. `SEXTON_LAG_SCHEDULE` can set a cron instead. Safe to run again at any time.
 """
 
 from airflow.sdk import DAG

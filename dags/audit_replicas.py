@@ -1,15 +1,15 @@
 """
 ### Audit of replicas
 
-Compares what each broker's own replica of `__consumer_offsets` would serve if it led. Kafka's replicas compact their
-logs each on its own: a tombstone or a transaction marker that is cleaned away while a replica is down never reaches it.
-When such a replica leads, deleted offsets and groups come back, aborted offsets count as committed, or a whole log
-partition cannot be loaded.
+Compares what each broker's own replica of `__consumer_offsets` would serve if it became the leader. Each replica
+compacts its log on its own: a tombstone or a transaction marker that the cleaner removes while a replica is down never
+reaches that replica. When such a replica becomes the leader, deleted offsets and groups come back, aborted offsets
+count as committed, or a whole log partition cannot be loaded.
 
-The task asks every broker for its own bytes (consumers may fetch from followers; READ on the topic is all it needs),
-compares them record by record, and adds what it finds to the tables `replica_state` and `replica_differences`, once
-Great Expectations has checked it. The archive, which no cleaner touches, decides which replica is right. A difference
-raises an alert. **Nothing is repaired**: the dashboard and the tables show the steps.
+The task asks every broker for its own bytes (consumers may fetch from followers; it needs only READ on the topic), and
+compares them record by record. Once Great Expectations has checked the result, it goes to the tables `replica_state`
+and `replica_differences`. The archive, which no cleaner touches, decides which replica is right. A difference raises an
+alert. **Nothing is repaired**: the dashboard and the tables show the steps.
 
 | parameter | meaning | default |
 |---|---|---|

@@ -1,17 +1,20 @@
 """
 ### Audit of transactions
 
-Finds out whether each open transaction that holds offsets will end. One that never ends keeps its offsets pending, its
-groups from being deleted and from expiring, and the log cleaner from the rest of the log partition, forever.
+Finds out whether each open transaction with pending offsets will end. As long as a transaction is open, its offsets
+stay pending, its groups can neither be deleted nor expire, and the log cleaner cannot clean the rest of the log
+partition. For a transaction that never ends that means forever.
 
-The task archives what is new in `__transaction_state` (READ on the topic is all it needs), joins the open transactions
-of the newest published run with the states of all transactional ids, and asks the brokers which of them are still open.
-The result goes to the tables `transactions` and `transactional_ids`, once Great Expectations has checked it. A hanging
-transaction raises an alert; so does one that should have ended, and a program that makes up new transactional ids.
-**Nothing is ended**: the dashboard and the table show the arguments for `kafka-transactions.sh abort`.
+The task archives what is new in `__transaction_state` (it needs only READ on the topic), joins the open transactions of
+the newest published run with the states of all transactional ids, and asks the brokers which transactions are still
+open. Once Great Expectations has checked the result, it goes to the tables `transactions` and `transactional_ids`. An
+alert is raised about a hanging transaction, about a transaction that should have ended, and about a program that keeps
+creating transactional ids. **Nothing is ended**: the dashboard and the table show the arguments for
+`kafka-transactions.sh abort`.
 
-It runs after a run of `offset_retention` that publishes a new newest instant, at most once in 20 hours, not after
-backfills of the past, or by `SEXTON_TRANSACTIONS_SCHEDULE`. Safe to run again at any time.
+By default it runs after a run of `offset_retention` whose instant is the latest published so far, so not after
+backfills of the past, and at most once in 20 hours. `SEXTON_TRANSACTIONS_SCHEDULE` can set a cron instead. Safe to run
+again at any time.
 """
 
 from airflow.sdk import DAG

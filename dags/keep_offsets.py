@@ -5,14 +5,14 @@ Carries out the holds of the policy that say `keep`: offsets that the broker wou
 committed again unchanged, Empty groups of consumers are joined and left, and offsets that a sweep has deleted
 nevertheless are put back where the hold says `restore: true`.
 
-**Off until you switch it on, and a dry run until somebody has approved it**: its log then says what would be kept, and
-an alert that something would be. Trigger `approve_keep` for a standing approval. Each run, and each of its steps,
-checks that approval: its hash, its end, the policy, whether it was revoked. It stays within the approval's limits of
-offsets and joins an hour, counted from the ledger; what is due first comes first.
+**Paused until you unpause it, and a dry run until somebody has approved it**: a dry run logs what would be kept, and
+raises an alert if that is anything. Trigger `approve_keep` for a standing approval. Each run, and each step of a run,
+checks that approval: its hash, its end, the policy, whether it was revoked. A run stays within the approval's limits
+for offsets and joins per hour, counted from the ledger. The offsets that expire first are kept first.
 
-A held offset that could not be kept fails the run with an alert (exit code 6), and so does an approval that is no
-longer in force. The snapshot is taken with the reader's connection, the rest is done with `SEXTON_APPLIER_CONN_ID`.
-Safe to run again at any time.
+If an offset under a hold could not be kept, or the approval is no longer in force, the run fails with an alert (exit
+code 6). The snapshot is taken with the reader's connection, the rest is done with `SEXTON_APPLIER_CONN_ID`. Safe to run
+again at any time.
 """
 
 from airflow.sdk import DAG

@@ -8,8 +8,8 @@ Checks and cleans up daily what the runs of `offset_retention` leave:
 - *expire_runs* removes published runs that no retention rule keeps.
 - *compact_tables* expires old Iceberg snapshots and branches of failed runs, rewrites small files, and removes old run
   folders.
-- *reconcile* folds the whole archive and compares it with what the live brokers answer. A difference that persists is
-  **drift**, an alert.
+- *reconcile* folds the whole archive and compares the result with what the live brokers answer. A difference that
+  persists is **drift**, and raises an alert.
 
 **By default it deletes nothing**: expire_runs and compact_tables log what they would remove. It never deletes archived
 segments, or rows of `offset_changes`, `expiry_sweeps`, `commit_counts`, `apply_ledger`, `replica_state`,
@@ -25,8 +25,8 @@ Example: `{"delete": true, "subset": "1/1"}`
 All runs of the last `SEXTON_MAINTENANCE_KEEP_ALL_HOURS` stay, then the last run of each hour for
 `SEXTON_MAINTENANCE_KEEP_HOURLY_DAYS`, of each day for `SEXTON_MAINTENANCE_KEEP_DAILY_MONTHS`, and of each month
 forever. Runs under hold (`SEXTON_MAINTENANCE_HOLDS`) and runs whose plan was applied always stay. Findings and drift
-raise alerts. Safe to run again. With several clusters each has its own maintenance DAG; *compact_tables* of the first
-cluster serves all of them, because they share their tables.
+raise alerts. Safe to run again. With several clusters, each cluster has its own maintenance DAG; *compact_tables* of
+the first cluster serves all of them, because they share their tables.
 """
 
 from airflow.sdk import DAG

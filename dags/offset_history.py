@@ -3,9 +3,10 @@
 
 Publishes runs of many past instants of the archive at once, as if `offset_retention` had run at each: from **from** to
 **to**, **step_minutes** apart. The log is folded once and read on from instant to instant; a hundred instants are
-published together, in one commit a table. For one or a few instants Airflow's own Backfill of `offset_retention` does.
+published together, in one commit per table. For one or a few instants, Airflow's own Backfill of `offset_retention`
+suffices.
 
-**It never deletes**, talks to no broker, and keeps no plan: plans of the past are not applied.
+**It never deletes**, talks to no broker, and keeps no plan, because plans of the past are not applied.
 
 | parameter | meaning | default |
 |---|---|---|

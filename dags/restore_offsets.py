@@ -17,9 +17,9 @@ outcome. Manual runs only.
 
 Example: `{"from_ledger": "3f9c...", "groups": ["billing"]}`
 
-Approved like a deletion: by another person than whoever triggered the run, with no default answer, and only for the
-diff that was shown. Groups with members are refused, as their coordinator refuses them. A restore cannot bring back
-commit timestamps (retention starts again), a group's type, generation or members.
+A restore is approved like a deletion: by another person than whoever triggered the run, with no default answer, and
+only for the diff that was shown. Groups with members are refused, because the coordinator would refuse the commits. A
+restore cannot bring back commit timestamps (retention starts again), a group's type, generation or members.
 """
 
 from airflow.sdk import DAG

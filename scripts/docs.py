@@ -363,7 +363,7 @@ def json_page() -> str:
 
 
 def _answer_section(name: str) -> str:
-    """The fields of a command's answer; those of an earlier command that answers the same are not told again."""
+    """The fields of a command's answer, or a link to an earlier command with the same fields."""
     same = next(other for other in ANSWERS if ANSWERS[other] == ANSWERS[name])
     if same != name:
         return f"\n### sexton {name}\n\nThe same fields as [sexton {same}](#sexton-{same.replace(' ', '-')}).\n"
@@ -389,7 +389,7 @@ def _field_table(found: dict[str, Any]) -> str:
 
 
 def _paths(one: dict[str, Any], root: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Every field below an object, with whether it is always there."""
+    """Yield the path and schema of every field below an object, and whether it is always present."""
     shapes = [shape for shape in _shapes(one, root) if "properties" in shape]
     for shape in shapes[:1]:
         for name, field in shape["properties"].items():
@@ -436,7 +436,7 @@ def _json_name(shape: dict[str, Any], root: dict[str, Any]) -> str:
 
 
 def _json_meaning(one: dict[str, Any], root: dict[str, Any], is_sure: bool) -> str:
-    """What is said of a field, else of the objects in it."""
+    """The description of a field, else that of the objects in it."""
     inner = [_resolved(shape.get("items", shape), root) for shape in _shapes(one, root)]
     texts = (shape.get("description", "") for shape in (one, *inner))
     text = _column_cell(_cell(next(filter(None, texts), "")))

@@ -1,8 +1,8 @@
-"""Shows that what a removed test guarded is guarded: `python scripts/guards.py [NAME ...]`, all without a name.
+"""Shows that another test guards what a removed test guarded: `python scripts/guards.py [NAME ...]`, by default all.
 
-A test was removed where another one proves the same. Each entry of tests/guards.toml breaks the place that the removed
-test guarded (`old` becomes `new` in `file`), runs the test that took it over (`test`), which must fail, and puts the
-file back. The tree is changed meanwhile: run nothing else in it.
+A test was removed if another test proves the same. For each entry of tests/guards.toml this program breaks the place
+that the removed test guarded (`old` becomes `new` in `file`), runs the other test (`test`), which must fail, and puts
+the file back. The tree is changed meanwhile: run nothing else in it.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ _TESTS_FAILED = 1  # pytest's exit code; a test that is not there or does not im
 
 
 def shows(guard: dict[str, str]) -> str:
-    """Say how the test of a guard ended with its place broken: "fails" is what it has to do."""
+    """Return how the test of a guard ended after its place was broken: "fails" is the right result."""
     path = ROOT / guard["file"]
     whole = path.read_text()
     if whole.count(guard["old"]) != 1:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put the front-end libraries of the dashboard and of the Data Docs into include/sexton again, from npm, as pinned.
+"""Copy the pinned front-end libraries of the dashboard and of the Data Docs from npm into include/sexton.
 
 Usage: scripts/vendor.py
 
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def fetch(package: dict[str, Any], folder: Path) -> Path:
-    """The package's archive, which is the one that is pinned."""
+    """Download the package's archive, and exit unless it is the pinned one."""
     name = f"{package['name']}@{package['version']}"
     subprocess.run(["npm", "pack", "--silent", "--pack-destination", str(folder), name], check=True, stdout=sys.stderr)
     (archive,) = folder.glob("*.tgz")
@@ -45,7 +45,7 @@ def fetch(package: dict[str, Any], folder: Path) -> Path:
 
 
 def take(package: dict[str, Any], archive: Path, vendor: Path) -> None:
-    """Write the files that the package is here for, and note their hashes."""
+    """Write the files that vendor.json takes from the package, and note their hashes."""
     with tarfile.open(archive) as tar:
         for name, told in package["files"].items():
             file = tar.extractfile(told["from"])

@@ -1,6 +1,6 @@
-"""audit_lag: measure how late every group of the newest published run was, what it will lose, and who would reset.
+"""audit_lag: measure how late each group of the newest published run was, what it will lose, and which would reset.
 
-The job only reads from the cluster, and no message. It archives what the brokers answer.
+The job only reads from the cluster, and reads no message. It archives the brokers' answers.
 """
 
 from sexton.as_text import now_ms

@@ -1,4 +1,4 @@
-"""audit_replicas: compare what each broker's own replica of the offsets topic would serve if it led.
+"""audit_replicas: compare what each broker's own replica of the offsets topic would serve if it became the leader.
 
 The job only reads from the cluster. It copies every replica once, to the run folder.
 """

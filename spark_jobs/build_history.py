@@ -1,4 +1,4 @@
-"""build_history: runs of many instants of the archive, folded once and published together."""
+"""build_history: make runs of many instants of the archive; fold the log once, and publish the runs together."""
 
 from sexton.job_params import HistoryRequest
 from sexton.lake.catalog import open_lake

@@ -1,6 +1,7 @@
 """validate_tables: write a run's tables to a branch of the lake, read them back and validate the expectations.
 
-A critical failure ends with exit code 3: nothing is published, the branch is kept, <run-dir>/dq/index.html has details.
+After a critical failure the exit code is 3: nothing is published, and the branch is kept. <run-dir>/dq/index.html has
+details.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Statistics of the windows of an attempt's calls. A window lasts from the preflight check to the call's answer."""
+"""Statistics of the windows of an attempt's calls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """Number and lengths of windows; all 0 if there was no call."""
+    """The windows of the calls: each is the time in ms from a preflight check to the answer. All 0 without a call."""
 
     steps: int = 0
     sum_ms: float = 0.0

@@ -196,7 +196,7 @@ def _require_over(entries: Sequence[Entry], *, at_ms: int, lease_ms: int, where:
 
 
 def _check_chain(entries: Sequence[Entry], digests: Sequence[str], *, where: str) -> None:
-    """Refused unless each attempt is complete from its claim on, and each claim names a file of the previous attempt."""
+    """Refused unless each attempt is complete from its claim on, and each claim names a file of the attempt before."""
     attempt: int = 0
     before: list[str] = []
     for entry, digest in zip(entries, digests, strict=True):

@@ -67,8 +67,7 @@ class AdminWatch:
         return self._settled(context, group, rows, NO_ANSWER, None), []
 
     def wait(self, context: DeleteContext, *, until_ms: int) -> None:
-        """Take snapshots until then: a newer value that was seen, and is then gone, was removed by an unanswered
-        call."""
+        """Take snapshots until then: if a newer value was seen and is then gone, an unanswered call removed it."""
         while context.clocks.now_ms() < until_ms:
             for group in context.groups:
                 if rows := _unsettled(context, group):

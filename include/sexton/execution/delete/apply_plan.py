@@ -120,8 +120,7 @@ def is_applied(groups: list[PlannedGroup], status: PlanStatus) -> bool:
 def _refusal(
     plan: Plan, rules: Rules, identity: ClusterIdentity, time: BrokerTime, *, sink: Sink, now_ms: int
 ) -> Refused | None:
-    """Why the plan must not be applied now; None if it may. Open steps of an earlier attempt are settled in any
-    case."""
+    """Why the plan must not be applied now; None if it may. The caller settles open steps in any case."""
     try:
         check_plan(plan, rules, now_ms=now_ms)
         check_clock(plan, time, now_ms=now_ms)

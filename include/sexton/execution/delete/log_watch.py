@@ -149,6 +149,5 @@ def _decided(context: DeleteContext, group: PlannedGroup, row: PlannedRow, resul
         is_there = context.client.group_now(group.group_id).exists
     if is_there:
         return Result.of(row.item_id, "not_done", "the coordinator reported success, but it is still there")
-    # Up to 3.9 a group that never had anything but offsets has no record of its own, and is deleted without a
-    # tombstone.
+    # Up to 3.9 a group that never had anything but offsets has no record of its own, so its deletion writes none.
     return Result.of(row.item_id, "gone" if row.is_offset else "done")

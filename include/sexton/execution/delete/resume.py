@@ -13,8 +13,7 @@ from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.delete.restore_raced import restore_raced, settle_restore
 
 DOUBT_MS = MINUTE_MS
-"""How long after its intent an unanswered call may still be carried out: twice the time that clients wait for
-brokers."""
+"""How long after its intent an unanswered call may take effect: twice as long as any client waits for a broker."""
 
 
 def settle_open(context: DeleteContext) -> None:

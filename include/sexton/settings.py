@@ -51,7 +51,7 @@ class OfCluster(BaseModel):
     schedule: str = "0 * * * *"
     """Cron of the DAG offset_retention, in UTC; empty: manual runs only."""
     deadline_minutes: int = Field(0, ge=0)
-    """A run that is not done this long after it was queued raises an alert; 0: never."""
+    """A run of offset_retention that is not done this long after it was queued raises an alert; 0: never."""
     maintenance_schedule: str = "30 3 * * *"
     """Cron of the DAG maintenance, in UTC; empty: manual runs only."""
     replicas_schedule: str = "30 4 * * 0"
@@ -174,11 +174,11 @@ class Settings(OfCluster, BaseSettings):
     approval_max_age_hours: float = Field(4, gt=0)
     """An approval older than this is void: clear the task `approve` to ask the same question again."""
     apply_max_age_hours: float = Field(24, gt=0)
-    """A plan with an older as_of is not applied."""
+    """A plan whose as_of is longer ago than this is not applied."""
     max_offsets: int = Field(100_000, ge=0)
-    """A plan without a policy that deletes more offsets is not applied."""
+    """Without a policy, a plan that deletes more offsets than this is not applied."""
     max_share_of_groups: float = Field(0.5, ge=0, le=1)
-    """A plan without a policy is not applied if a larger share of all groups would lose offsets."""
+    """Without a policy, a plan is not applied if a larger share of all groups than this would lose offsets."""
     apply_lease_s: int = Field(600, ge=1)
     """After how many seconds without a heartbeat another attempt may take over an apply."""
     allow_log_sink: bool = False
@@ -198,13 +198,13 @@ class Settings(OfCluster, BaseSettings):
     lag_alert_hours: int = Field(24, ge=0)
     """Alert about groups that lose unread messages within this many hours; 0: never."""
     maintenance_deletes: bool = False
-    """Whether maintenance deletes; otherwise report only."""
+    """Whether maintenance deletes; otherwise it only reports."""
     maintenance_keep_all_hours: int = Field(48, ge=1)
     """Keep all published runs younger than this."""
     maintenance_keep_hourly_days: int = Field(14, ge=0)
-    """Keep the last run of each hour younger than this."""
+    """Of the runs younger than this, keep the last one of each hour."""
     maintenance_keep_daily_months: int = Field(12, ge=0)
-    """Keep the last run of each day younger than this, and of each month if older."""
+    """Of the runs younger than this, keep the last one of each day; of older runs, the last one of each month."""
     maintenance_holds: list[AwareDatetime] = Field(default_factory=list)
     """Instants (as_of) of runs that are kept whatever their age, as a JSON list in ISO 8601."""
     maintenance_lake_days: int = Field(7, ge=1)
@@ -216,7 +216,7 @@ class Settings(OfCluster, BaseSettings):
     maintenance_checkpoint_days: int = Field(7, ge=1)
     """How many days after a successful check the newest checkpoint is compared with a full replay again."""
     maintenance_reconcile_groups: int = Field(1_000, ge=1)
-    """Maximum number of groups compared; larger clusters are sampled."""
+    """Maximum number of groups that reconcile compares; of a larger cluster it compares a sample."""
     failpoint: str = ""
     """For tests: the point at which a process is killed, see `sexton doctor --failpoints`."""
     spark_master: str = "local[*]"

@@ -187,7 +187,7 @@ def execute_step(context: ApplyContext, step: Step) -> list[Result]:
 
 
 def read_until_settled(context: ApplyContext, answer: Answer, read: Callable[[], list[Result]]) -> list[Result]:
-    """Read the effects of a call. If it had no answer, read again until no result is `unknown`, SETTLE_TRIES times."""
+    """Read the effects of a call. If it had no answer, read until none is `unknown`, at most SETTLE_TRIES times."""
     for number in range(SETTLE_TRIES):
         results = read()
         if answer.is_settled or not any(result.outcome == "unknown" for result in results):

@@ -49,7 +49,7 @@ class GroupRecord:
 
     @property
     def written_at(self) -> tuple[int, int]:
-        """Its log_offset and its timestamp in ms."""
+        """The record's log_offset, and its timestamp in ms."""
         return self.log_offset, self.timestamp_ms
 
     @property

@@ -5,8 +5,8 @@
 
 `approval_id` is the SHA-256 of approval.json. Whoever can write files can write another approval, but with another id,
 and the id in force is not in the files: the user of the command line passes it, or Airflow stores it
-(airflow/keep_tasks.py). Each step of a run checks again the file, when it ends, the policy and the revocation. Each
-intent in a ledger names its approval, so the ledgers show how much of the limits is used.
+(airflow/keep_tasks.py). Each step of a run checks again the file, when it ends, the policy and the revocation. The
+intents of a run name the approval, so the ledgers show how much of its limits is used.
 
 Not here: who may approve (airflow/consent.py).
 """

@@ -130,8 +130,8 @@ class PlanStatus:
 
 
 def _replaces(result: Result, known: Result | None) -> bool:
-    """Whether a result replaces the known one. A written outcome replaces all but written ones, and `raced` also those;
-    any other outcome but `unknown` replaces outcomes that are not final."""
+    """Whether a result replaces the known one. An outcome in WRITTEN replaces all others, and `raced` also `done`. Any
+    other outcome, except `unknown`, replaces one that is not in FINAL."""
     if known is None or result.outcome in WRITTEN:
         return known is None or known.outcome not in WRITTEN or result.outcome == "raced"
     return known.outcome not in FINAL and result.outcome != "unknown"

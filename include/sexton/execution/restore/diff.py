@@ -295,7 +295,7 @@ def _obstacle(
 class _LiveGroup(EmptyView):
     """A group of the cluster in the form that the coordinator's rules read.
 
-    Only its number of members is known; a commit without a member depends on nothing else.
+    Of the members only their number is known; a commit without a member depends on nothing else.
     """
 
     def __init__(self, view: GroupView) -> None:

@@ -132,7 +132,7 @@ def check_packages() -> Check:
     found = distributions.unmet(missing=True)
     if found:
         return Check("packages", "problem", "; ".join(found), fix=distributions.INSTALL)
-    return Check("packages", "ok", "all that is needed, in versions that fit")
+    return Check("packages", "ok", "every required package, in versions that fit")
 
 
 def altered_files(first: str, second: str) -> list[str]:

@@ -34,7 +34,7 @@ FAILPOINTS: Mapping[str, str] = {
     "time_points.after": "the points of a lookup are written, they have no manifest",
     "time_points_manifest.half": "the manifest of a lookup is written and has no name",
     "time_points_manifest.after": "a lookup is archived",
-    "snapshot_groups.answered": "every group is answered about, nothing of the admin snapshot is written",
+    "snapshot_groups.answered": "the answers about every group are in, nothing of the admin snapshot is written",
     "admin_snapshot.half": "a file of an admin snapshot is written and has no name",
     "admin_snapshot.after": "a file of an admin snapshot is written, it has no manifest",
     "admin_snapshot_manifest.half": "the manifest of an admin snapshot is written and has no name",

@@ -291,7 +291,10 @@ def test_the_log_sink_is_asked_for_twice(world, setting, param, is_allowed) -> N
     ("shown", "told"),
     [
         ({"over_limits": [f"too many in {HOSTILE}"]}, "never applied"),
-        ({"what_if": "It is a what-if."}, "what-if by another retention than the broker's: it is never applied"),
+        (
+            {"what_if": "It is a what-if."},
+            "the plan was made with another retention than the broker's: it is never applied",
+        ),
     ],
 )
 def test_what_is_never_applied_is_not_even_asked_for(world, shown, told) -> None:
@@ -353,7 +356,7 @@ def test_an_answer_that_somebody_edited(world) -> None:
     world.preview()
     world.answer(chosen="Reject")
     world.xcoms["approve"] = {**world.xcoms["approve"], "chosen": ["Approve"]}
-    world.refuses_to_apply("not the one that was given")
+    world.refuses_to_apply("differs from the one in the run's folder")
 
 
 def test_an_answer_holds_for_what_was_triggered(world) -> None:

@@ -109,7 +109,7 @@ def test_each_field_of_the_answer_is_held_against_its_xcom(name) -> None:
     """One of the two may be forged: the XCom by whoever may edit XComs, the file by whoever writes files."""
     value = GIVEN.model_dump()[name]
     forged = ["Approve", "x"] if isinstance(value, list) else value + 1 if isinstance(value, int) else value + "x"
-    with pytest.raises(NoConsent, match="not the one that was given"):
+    with pytest.raises(NoConsent, match="differs from the one in the run's folder"):
         decide(xcom={**GIVEN.model_dump(), name: forged})
     with pytest.raises(NoConsent):
         decide(answer=given(**{name: forged}), xcom=GIVEN.model_dump())

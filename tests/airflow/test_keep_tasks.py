@@ -91,7 +91,7 @@ def test_without_an_approval_it_is_a_dry_run(world) -> None:
     assert run["argv"][:2] == ["keep", "--json"]
     assert run["config"] == f"sasl.password=reader-{SECRET}\n"
     (alert,) = world.alerts
-    assert alert["message"] == "3 offsets under a hold are to be kept: trigger approve_keep"
+    assert alert["message"] == "3 offsets under holds would be kept: trigger approve_keep"
     world.says(keep={"answer": {"would": {"newer_now": 5}}})
     world.keep()
     assert len(world.alerts) == 1

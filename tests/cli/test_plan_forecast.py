@@ -214,7 +214,7 @@ def test_a_sweep_and_the_failure_of_its_append(
     old = ("groups", "check-sweep", "--archive", archive.root, "--profile", "group_metadata_manager:3.9")
     told = out_of(*old)
     assert re.search(r"INFO Removed \d+ expired offsets in M milliseconds", told)
-    assert "the next load brings them back" in told
+    assert "the next load restores them" in told
     assert run("groups", "check-sweep", "--run", place, "--retention-minutes", "1")[0] == 2
 
 

@@ -540,7 +540,7 @@ def test_check_join_while_a_member_waits_in_syncgroup(run, asked, refused):
     kept = {"awaits_sync": True, "sync_error": None, "session_ends_at_ms": None}
     assert again["members"] == [{"member_id": member["consumer_id"], **kept}]
     assert table(run(*waits, "--member-id", member["consumer_id"], *SEGMENTS)[1])[-1][1:] == ["waits", "-"]
-    assert "no member of a classic group: x" in refused(2, *waits[:3], "--syncing", "x", *SEGMENTS)
+    assert "not members of a classic group: x" in refused(2, *waits[:3], "--syncing", "x", *SEGMENTS)
 
 
 def test_a_commit_says_that_it_makes_the_group(run, asked):

@@ -296,7 +296,7 @@ class SimCluster:
         """A call that changes something, and what may become of it on the way."""
         self._pass(name, group_id, is_read=False)
         if self._hit(self.faults.not_sent):
-            raise TransientError("the coordinator loads")
+            raise TransientError("the coordinator is loading")
         if self._hit(self.faults.lost_before):
             raise Unsettled("no answer, nothing done")
         if self._hit(self.faults.delayed):

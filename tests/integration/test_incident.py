@@ -205,7 +205,7 @@ def test_who_did_it(world: World, lost: Path, tmp_path: Path) -> None:
     found = sexton(*asked, "--authorizer-log", packed, "--authorizer-log", audit, *zone)
     assert who_of(found) == with_("certain")
     reset = next(event for event in found["events"] if event["what"] == "reset")
-    assert reset["detail"] == "while no member was there: orders-0 10 to 1"
+    assert reset["detail"] == "while the group had no members: orders-0 10 to 1"
     alone = who_of(sexton(*asked, "--authorizer-log", audit, *zone))
     # The member's own commit, seconds before, was allowed as well: an authorizer does not log what was committed.
     assert alone[0] == ("reset", "candidates", [("User:ANONYMOUS", "127.0.0.1"), *people[0][1]])

@@ -118,7 +118,7 @@ class PreviewPlan(CommandTask, SkipMixin):
             self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
             return
         if shown["what_if"]:
-            raise CommandRefused("the plan is a what-if by another retention than the broker's: it is never applied")
+            raise CommandRefused("the plan was made with another retention than the broker's: it is never applied")
         if shown["over_limits"]:
             public = "the plan exceeds its limits: it is never applied"
             raise CommandRefused(public, message=f"{public}: {printable('; '.join(shown['over_limits']))}")
@@ -250,5 +250,5 @@ def _require_log_sink_allowed(options: Mapping[str, Any]) -> None:
     """Refuse the sink log unless both the deployment and the run allow it."""
     if options["sink"] == LOG_SINK and not (options["allow_log_sink"] and settings().allow_log_sink):
         raise CommandRefused(
-            "the sink log is off: it takes the setting SEXTON_ALLOW_LOG_SINK and the parameter allow_log_sink"
+            "the sink log is off: it needs the setting SEXTON_ALLOW_LOG_SINK and the parameter allow_log_sink"
         )

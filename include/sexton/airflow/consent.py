@@ -195,7 +195,7 @@ def consent(
     if answer is None or xcom is None:
         raise NoConsent("nobody has answered")
     if xcom != answer.model_dump():
-        raise NoConsent("the answer that Airflow keeps is not the one that was given")
+        raise NoConsent("the answer in Airflow differs from the one in the run's folder")
     if answer.request_sha256 != request.sha256 or request.options != options:
         raise NoConsent("the answer is to another question")
     if not answer.is_approval:
@@ -204,7 +204,7 @@ def consent(
     _require_person(answer, triggered_by, terms)
     max_age_ms = int(terms.approval_max_age_hours * HOUR_MS)
     if not now_ms - max_age_ms <= answer.answered_at_ms <= now_ms + CLOCK_LAG_MS:
-        raise NoConsent("the answer is too old, or from the future: ask again")
+        raise NoConsent("the answer is too old, or from the future: clear `approve` to ask again")
     if (request.document_sha256, request.cluster_id) != (document_sha256, cluster_id):
         raise NoConsent("what was approved has changed since: trigger a new run")
     return answer

@@ -45,7 +45,7 @@ class KeepOffsets(CommandTask):
             would: dict[str, int] = shown.get("would") or {}
             self.log.info("dry run, nobody has approved anything; it would do: %s", counted({"counts": would}) or "-")
             if due := sum(would.get(what, 0) for what in KEPT):
-                raise_alert(context, message=f"{due} offsets under a hold are to be kept: trigger approve_keep")
+                raise_alert(context, message=f"{due} offsets under holds would be kept: trigger approve_keep")
             return {}
         # The reader's snapshot: the applier may not see every topic.
         self.sexton("snapshot", conn_id=self.cluster.kafka_conn_id)

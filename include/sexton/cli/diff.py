@@ -78,7 +78,7 @@ def diff(
             raise NoCoverage("no record was written before this instant", where=text, fix="choose a later one")
     for text, failed in zip((before, after), found.failed_loads, strict=True):
         for log_partition in failed:
-            why = "its load would fail or never end: it holds nothing"
+            why = "no coordinator can load it, so nothing in it is compared"
             print_aside(f"! log partition {log_partition} at {text}: {why}")
     undecodable = sum(getattr(side, "undecodable_count", 0) for side in sides)
     if json:
@@ -125,7 +125,7 @@ def _diff_snapshots(texts: tuple[str, str], ends: "Ends", log: LogInput, limit: 
     print_line(f"coverage {series.coverage}: {as_text.some(read, 'snapshot')} {series.source}, {between}")
     if left_out:
         print_line(
-            f"left out: {as_text.some(left_out, 'group')} that one of both admin snapshots does not answer about"
+            f"left out: {as_text.some(left_out, 'group')} about which one of the two admin snapshots has no answer"
         )
     _print(compared, limit)
     return 0

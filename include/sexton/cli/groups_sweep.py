@@ -88,7 +88,7 @@ def _found(tables: "RunTables", flying: "Collection[OffsetKey]") -> dict[str, An
     profile = profile_of(tables.row["profile"])
     if flying and not profile.knows_commits_in_flight:
         raise UsageError(
-            "commits in flight keep no offsets of their own",
+            "commits in flight keep no offsets with this profile",
             where="--in-flight",
             fix="leave it out, or choose a --profile from 0.10.1 to 3.9",
         )
@@ -157,7 +157,7 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
             for line in part["log_lines"]:
                 print_line(f"  {visible(line)}")
         if found["if_the_append_fails"][0]["leaves_cache"]:
-            print_line("the cache has lost them all the same; the log has them, and the next load brings them back")
+            print_line("the cache has dropped them anyway; the log still has them, and the next load restores them")
         else:
             print_line("the cache keeps them, and the next sweep tries again")
     columns, past = ("coordinator", "offsets", "certain_offsets", "log_partitions"), found["past_sweeps"]

@@ -234,7 +234,7 @@ def _notes(row: dict[str, Any]) -> Iterable[str]:
         at = "" if row["diverged_at"] is None else f" at {row['diverged_at']}"
         yield row["would_reset"].replace("_", " ") + at
     elif row["log_end_offset"] is None:
-        yield "its log is not seen"
+        yield "the log end is not known"
     if row["held_at"] is not None:
         yield f"open transaction at {row['held_at']}"
     if row["pending_producer_ids"]:

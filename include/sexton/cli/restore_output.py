@@ -117,7 +117,7 @@ def print_result(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, 
         print_line("nothing falls due" if plan.keeps else "nothing to put back")
         return code
     counts = ", ".join(f"{count(number)} {outcome}" for outcome, number in summary.counts().items())
-    print_line(f"{counts}{'' if summary.attempt else ' (earlier: nothing is left to do)'}")
+    print_line(f"{counts}{'' if summary.attempt else ' (by an earlier attempt: nothing is left to do)'}")
     if summary.windows_ms:
         found = Windows.of(summary.windows_ms)
         print_aside(f"from preflight check to answer: {found.p50_ms:.1f} ms (median), {found.max_ms:.1f} ms at most")

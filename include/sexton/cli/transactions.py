@@ -85,7 +85,7 @@ def transactions(
     sexton transactions --bootstrap-servers kafka-1:9092 --json | jq .counts
     """
     if log.segments is not None and (log.archive is not None or cluster.is_given):
-        raise UsageError("give nothing else with it", where="--segments", fix="see `sexton transactions --help`")
+        raise UsageError("no other input goes with it", where="--segments", fix="see `sexton transactions --help`")
     if log.segments is None and taken_at is not None:
         raise UsageError("applies only to segments", where="--taken-at", fix="leave it out")
     if log.archive is None and log.segments is None and (log.as_of is not None or log.cluster_id is not None):

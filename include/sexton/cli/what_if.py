@@ -133,7 +133,7 @@ def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, tree: boo
     elif found.offsets:
         print_table(OFFSET_COLUMNS, map(_offset_row, found.offsets))
     else:
-        print_line(f"{short(group)}: neither expires any of its offsets")
+        print_line(f"{short(group)}: neither set of rules expires any of its offsets")
     for text in record.warnings:
         print_aside(f"! {visible(text)}")
 

@@ -237,7 +237,7 @@ def negative_end(next_log_offset: int) -> Undecodable:
     A broker takes the end of that batch for the log end offset. When the broker starts, it deletes all segments of a
     log whose end is below the log start offset (LogLoader).
     """
-    detail = f"the last batch ends the log at log_offset {next_log_offset}: a broker that starts deletes the whole log"
+    detail = f"the last batch ends the log at log_offset {next_log_offset}: a broker deletes the log when it starts"
     return Undecodable(reason=NEGATIVE_END, detail=detail)
 
 

@@ -298,7 +298,7 @@ class EventBuilder:
         what, rows = COMMITTED, tuple(commits.partitions.values())
         if commits.reset_at_ms is not None:
             what, first_ms = RESET, commits.reset_at_ms
-            detail = f"while no member was there: {reset_text(rows)}"
+            detail = f"while the group had no members: {reset_text(rows)}"
         if commits.by is not None:
             what = KEPT if commits.by.keeps else RESTORED
             name = "Sexton's own, to keep it alive: plan" if commits.by.keeps else "by restore"

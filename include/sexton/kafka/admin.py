@@ -174,7 +174,7 @@ def _ask_once(session: ClusterSession, group_id: str, request: Any, *, call: str
         answer = session.call_once(request, node_id=_coordinator(session, group_id, call))
         errors = _errors(answer)
         if NOT_DONE in errors:
-            raise TransientError("the coordinator loads", where=f"group {group_id}")
+            raise TransientError("the coordinator is loading", where=f"group {group_id}")
         if unclear := sorted(error for error in errors & AMBIGUOUS if error):
             what = f"{call} was answered {', '.join(unclear)}, which leaves open whether it was done"
             raise Unsettled(what, where=f"group {group_id}", fix="read the present state before trying again")

@@ -265,13 +265,13 @@ class LogReader(BatchReader):
 
     def _vouch(self, topic: Topic, position: int) -> None:
         if self._after_epoch is None:
-            raise LeaderMovedError("another leader was elected while its log was read side by side", where=self.where)
+            raise LeaderMovedError("another leader was elected while its log was read in parallel", where=self.where)
         if self._after_epoch == NO_EPOCH:
             return
         epoch, end_offset = end_of_epoch(self._session, topic, {self._partition: self._after_epoch})[self._partition]
         if epoch != self._after_epoch or end_offset < position:
             why = f"leader epoch {self._after_epoch} was read up to {position} and now ends at {end_offset}"
-            raise DivergedError(f"an election cut the log off: {why}", where=self.where)
+            raise DivergedError(f"an election truncated the log: {why}", where=self.where)
 
 
 def fetch_partitions(

@@ -114,7 +114,7 @@ def compare_checkpoint(
     place, manifest = _published(fs, root, the_cluster(fs, root, cluster_id), as_of_ms)
     source = open_archive(archive, as_of_ms=manifest.as_of_ms, cluster_id=manifest.cluster_id, settle_ms=settle_ms)
     if source.positions != manifest.positions:
-        raise DataQualityFailure("its cuts are not those that are settled for its instant", where=place)
+        raise DataQualityFailure("its cuts differ from the settled cuts of its instant", where=place)
     folder.reset()
     if odd := odd_part(manifest):
         raise DataQualityFailure(odd, where=place)

@@ -17,7 +17,7 @@ DUE, NOT_DESCRIBED, STATE, MEMBERS = "due_at_once", "not_described", "state_chan
 EXPIRY, OFFSETS_CHANGE, APPEARS = "expiry_moves", "offsets_change", "appears"
 BREAKING = (NOT_SERVED, VANISHES, TYPE, OFFSETS_LOST, DUE, NOT_DESCRIBED)
 MEANINGS: Mapping[str, str] = {
-    NOT_SERVED: "is not served: the load of its log partition fails, or it lies in a log partition that is not its own",
+    NOT_SERVED: "is not served: the load of its log partition fails, or its id hashes to another log partition",
     VANISHES: "is gone",
     TYPE: "is a group of another type",
     OFFSETS_LOST: "has committed offsets that clients do not get",

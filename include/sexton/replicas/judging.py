@@ -217,7 +217,7 @@ class ReplicaJudge:
             if side.committed is not None and side.committed["log_offset"] < at:
                 text = f"{name} still has an older value of {_said(key)}, which a committed one would have replaced"
                 return Fate(kind="ABORT", proof="value", evidence=text)
-        return Fate(kind="", proof="cleaned", evidence="every value of it was superseded where its marker was cleaned")
+        return Fate(kind="", proof="cleaned", evidence="where its marker was cleaned, all its values were superseded")
 
     def _pending(self, key: GroupKey, sides: Sides, producer_id: int, fate: Fate) -> ReplicaDifference | None:
         """The difference made by a transaction that is open on some replicas and ended on others."""

@@ -50,7 +50,7 @@ UNDECODABLE_REASONS: Mapping[str, str] = {
     "bad_crc": "the checksum of the batch is wrong (the broker does not check it when loading)",
     "zeros": "zeros at the end of a segment that another segment follows: the broker's load fails there",
     "out_of_order": "a batch that is duplicated or out of order (the broker replays it at its position)",
-    "negative_end": "the last batch ends the log below log_offset 0: a broker that starts deletes the whole log",
+    "negative_end": "the last batch ends the log below log_offset 0: a broker deletes the log when it starts",
     "skipped_bytes": "the start of a batch that is longer than the segment: the broker continues with the next segment",
     "malformed_batch": "bytes that are not a record batch",
     "bad_codec": "the batch could not be decompressed",
@@ -125,7 +125,7 @@ KEEP_STATUS: Mapping[str, str] = {
     "kept": "the broker does not expire them before the second run from now",
     "due": "the broker expires them before the second run from now; `sexton keep` has its turn",
     "not_kept": "the broker expires them before the second run from now, and they could not be kept",
-    "ended": "kept no longer, by the time that the hold gives",
+    "ended": "no longer kept: the time given in the hold has passed",
 }
 
 

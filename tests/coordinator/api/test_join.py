@@ -144,7 +144,7 @@ def test_a_new_process_of_a_static_member_fences_the_one_that_waits(release, sta
 def test_only_members_of_a_classic_group_wait_in_syncgroup():
     member = group_entry(5, "g", consumer_member_fields(rack_id=None), member_id="m")
     for written in ((), (stable(MEMBER),), (group_entry(3, "g", {"epoch": 5, "metadata_hash": 0}), member)):
-        with pytest.raises(ValueError, match="no member of a classic group"):
+        with pytest.raises(ValueError, match="not members of a classic group"):
             joined("4.3.1", *written, syncing=["x"])
 
 

@@ -156,7 +156,7 @@ class SimulatedCluster:
         values = {key: value(offset, epoch, metadata) for key, (offset, epoch, metadata) in offsets.items()}
         way = self.lost.pop(0) if self.lost else None
         if way == "nobody there":
-            raise TransientError("the coordinator loads", where=f"group {group_id}")
+            raise TransientError("the coordinator is loading", where=f"group {group_id}")
         if way == "request":
             raise Unsettled("no answer came", where=f"group {group_id}")
         answer = {key: self._commit(group_id, key, value) for key, value in values.items()}
@@ -205,7 +205,7 @@ class SimulatedCluster:
         way = self.lost_pends.pop(0) if self.lost_pends else None
         if way == "nobody there" or self.lost[:1] == ["nobody there"]:
             self.lost = []
-            raise TransientError("the coordinator loads", where=f"group {group_id}")
+            raise TransientError("the coordinator is loading", where=f"group {group_id}")
         if way == "request":
             raise Unsettled("no answer came", where=f"group {group_id}")
         answer = {}

@@ -97,7 +97,7 @@ def _member_of(member: LoadedMember) -> GroupMetadataMember:
     session_ms, rebalance_ms = member.session_timeout_ms, member.rebalance_timeout_ms
     subscription, assignment = member.member_metadata, member.member_assignment
     if session_ms is None or rebalance_ms is None or subscription is None or assignment is None:
-        raise ValueError(f"member {member.member_id!r} is not one of a classic group")
+        raise ValueError(f"member {member.member_id!r} is not a member of a classic group")
     return GroupMetadataMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

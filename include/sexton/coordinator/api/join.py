@@ -109,7 +109,7 @@ def _while_syncing(
     """
     strangers = sorted({*syncing} - {member.member_id for member in members})
     if found is None or found.group_type != "Classic" or strangers:
-        raise ValueError(f"no member of a classic group: {', '.join(strangers or syncing)}")
+        raise ValueError(f"not members of a classic group: {', '.join(strangers or syncing)}")
     live = lifecycle.loaded(
         (live_member(member, at_ms) for member in members), generation=(found.generation or 0) + 1, since_ms=at_ms
     )

@@ -146,7 +146,7 @@ def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: Wr
         others = len(context.removals) - 1
         parts.append(f"in one write with {others} other group{'s' if others > 1 else ''}")
     if write.producer_id != NO_PRODUCER_ID:
-        parts.append(f"written by producer {write.producer_id}: no coordinator writes tombstones so")
+        parts.append(f"written by producer {write.producer_id}: no coordinator writes tombstones with one")
     elif not fits:
         release = context.profile.text
         parts.append(
@@ -154,7 +154,7 @@ def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: Wr
             "coordinator"
         )
     elif not write.is_whole:
-        parts.append("records are missing before it, so that little can be ruled out")
+        parts.append("records before it are missing, so few causes can be ruled out")
     parts += [_dueness(removal, context), _stamped_1970(removal)]
     if ChangeKind.TOPIC_DELETED in causes:
         _, after = topics_around(context)
@@ -168,13 +168,13 @@ def _stamped_1970(removal: GroupRemoval) -> str:
     """Text saying that commits were stamped 1970, a timestamp from no clock, and so were due immediately."""
     count = sum(0 <= offset.commit_timestamp_ms < _1971_MS for offset in removal.removed.values())
     which = "" if count == len(removal.removed) else f"{count} of them "
-    return f"{which}stamped 1970 by the client that committed: as old as any retention" if count else ""
+    return f"{which}committed with a timestamp of 1970, older than any retention" if count else ""
 
 
 def _dueness(removal: GroupRemoval, context: WriteContext) -> str:
     at_ms, retentions = context.write.timestamp_ms, context.known.retentions_ms
     if at_ms is None:
-        return "without a timestamp what was due cannot be known"
+        return "without a timestamp it is not known what was due"
     if removal.group is None or not retentions or not context.write.is_whole:
         return ""
     if any(removal.since_unknown(offset) for offset in removal.removed.values()):

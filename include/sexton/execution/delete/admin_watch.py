@@ -189,7 +189,7 @@ class AdminWatch:
         if newer is not None:
             return Result.of(row.item_id, "done", "another offset was committed since", found=newer)
         # Committed again with the same value, or never deleted: in both cases it is not ours to delete any more.
-        again = "the coordinator says that it is done, and an admin snapshot shows it there: left alone"
+        again = "the coordinator reported success, but an admin snapshot still shows it: left alone"
         return Result.of(row.item_id, "changed_since", again)
 
     def _late(self, context: DeleteContext, row: PlannedRow, now: GroupSnapshot) -> Result | None:

@@ -224,7 +224,7 @@ class Judge:
         """How to keep alive an offset that may be committed (docs/keep.md), or why it is left alone."""
         is_swept = (group.group_id, *key) in self.swept
         if now is None and not is_swept:
-            return What.REFUSED, "it is gone by now: `sexton restore` puts it back"
+            return What.REFUSED, "the offset no longer exists: `sexton restore` puts it back"
         if now is not None and (is_swept or now != then.value):
             return What.NEWER_NOW, None
         if then.expire_timestamp_ms is not None:

@@ -147,12 +147,12 @@ def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int
             for name in [name for name in counters if re.fullmatch(r"unknown_type_\d{1,5}", name)]
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise DamagedFold(f"no counters of a fold: {error}", where="counters") from None
+        raise DamagedFold(f"not the counters of a fold: {error}", where="counters") from None
     is_in_order = (batch_counters[L.READ_FIRST] >= 0) == (batch_counters[L.READ_BATCHES] > 0) and batch_counters[
         L.READ_COUNTS
     ].min() >= 0
     if not is_in_order or any(number >> 16 for number in unknown_types):
-        raise DamagedFold("no counters of a fold", where="counters")
+        raise DamagedFold("not the counters of a fold", where="counters")
     return batch_counters, numbers, unknown_types, counters
 
 

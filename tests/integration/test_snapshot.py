@@ -187,7 +187,7 @@ def test_a_log_that_lost_its_end_starts_a_new_lineage(
     own_broker.start()
     commit(config, group_id="g", count=8)
     (warning,) = snapshot(config).warnings
-    assert "left the archived leader epoch" in warning
+    assert "diverged from the archived leader epoch" in warning
     assert archived_bytes(tmp_path / "archive") == disk_bytes(own_broker)
     assert snapshot(config).warnings == []
 

@@ -49,16 +49,34 @@ def test_it_goes_on(now: LogEnds, archive: ArchiveEnd, left_epoch: tuple[int, in
     "now, archive, left_epoch, origin, said",
     [
         (log(8, 10), archived(7), (5, 8), {"reason": "gap", "missing": (7, 8)}, r"\[7, 8\) were deleted before"),
-        (log(0, 6), archived(7), (5, 6), {"reason": "truncated", "diverged_at": 6}, "ends at 6, below the archived 7"),
+        (
+            log(0, 6),
+            archived(7),
+            (5, 6),
+            {"reason": "truncated", "diverged_at": 6},
+            "at 6, below the archived end 7",
+        ),
         (
             log(2, 10),
             archived(7),
             (5, 6),
             {"reason": "epoch_diverged", "diverged_at": 6},
-            "epoch at 6, below the archived 7",
+            "epoch at 6, below the archived end 7",
         ),
-        (log(2, 10), archived(7), (3, 8), {"reason": "epoch_diverged"}, "left the archived leader epoch below"),
-        (log(2, 10), archived(7), (-1, -1), {"reason": "epoch_diverged"}, "left the archived leader epoch below"),
+        (
+            log(2, 10),
+            archived(7),
+            (3, 8),
+            {"reason": "epoch_diverged"},
+            "from the archived leader epoch below",
+        ),
+        (
+            log(2, 10),
+            archived(7),
+            (-1, -1),
+            {"reason": "epoch_diverged"},
+            "from the archived leader epoch below",
+        ),
     ],
     ids=["gap", "truncated", "diverged", "epoch-unknown-to-the-log", "epoch-above-the-log"],
 )

@@ -386,7 +386,7 @@ def test_a_snapshot_goes_on_behind_a_damaged_last_file(cluster: FakeCluster, tmp
     cluster.logs[0].append(5)
     archivist = Archivist(cluster, tmp_path / "archive")
     (alert,) = archivist.snapshot().alerts
-    assert "log partition 0: the log left the archived leader epoch" in alert
+    assert "log partition 0: the log diverged from the archived leader epoch" in alert
     archivist.assert_is_the_log()
 
 

@@ -75,7 +75,7 @@ def test_what_is_odd_is_told_where_there_is_any(tmp_path: Path) -> None:
         "! 1 offset of topics that the active group no longer subscribes to",
         "! 1 offset before the log's start",
         "! 1 offset beyond the log's end",
-        "1 group held back, 1 committed offset pinned",
+        "1 group and 1 committed offset cannot expire",
     ):
         assert words in text
     assert "!" not in printed(tmp_path / "plain", offset_verdicts=[kept("g", 0, "not_due", 1)])

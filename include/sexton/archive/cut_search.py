@@ -14,7 +14,7 @@ from sexton.log.headers import headers_of
 from sexton.log.segment import Segment, file_bytes
 
 FUTURE_MS = HOUR_MS
-"""A batch that is stamped later than this after its snapshot is skipped in the search for a cut."""
+"""A batch stamped more than this long after its snapshot is skipped in the search for a cut."""
 
 
 def start_of(lineage: ArchivedLineage) -> LogPosition:
@@ -83,7 +83,7 @@ def is_whole(fs: pafs.FileSystem, lineage: ArchivedLineage, start: int, end: int
 def segments_between(
     lineage: ArchivedLineage, position: LogPosition, *, after: LogPosition | None = None
 ) -> list[Segment]:
-    """The segments of a lineage that cover [`after`, `position`), the first and the last one partially."""
+    """The segments of a lineage that cover [`after`, `position`), the first and the last possibly in part."""
     begin = after.order if after is not None else (lineage.lineage.start_log_offset, 0)
     return [
         Segment(

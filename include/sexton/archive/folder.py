@@ -22,14 +22,14 @@ from sexton.uris import below, split_login, uri_without_login
 
 _LOGIN = re.compile(r"(?:[\w.~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 """Characters that RFC 3986 allows in the user info of a URI."""
-_ENCODE = "write / as %2F, @ as %40, % as %25; in a path, an @ after a : as %40"
+_ENCODE = "write / as %2F, @ as %40, % as %25; and, in a path, an @ that follows a : as %40"
 
 
 def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """The pyarrow filesystem of a path or URI, and the path in it.
 
     UsageError for an invalid URI, and for user info with characters that would move a part of the credentials into the
-    host or the path: those appear in requests and messages.
+    host or the path, which appear in requests and messages.
     """
     login, _ = split_login(uri)
     if login is not None and not _LOGIN.fullmatch(login):

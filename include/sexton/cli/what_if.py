@@ -114,8 +114,8 @@ def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, tree: boo
         expiring = as_text.some(counts[f"offsets_lost_{name}"], "offset")
         print_line(f"{label}  {_words(rules)}: {expiring} would expire")
     print_line(
-        f"          {as_text.count(counts['offsets_newly_lost'])} more offsets expire, "
-        f"{as_text.count(counts['offsets_spared'])} fewer; "
+        f"          {as_text.count(counts['offsets_newly_lost'])} offsets newly lost, "
+        f"{as_text.count(counts['offsets_spared'])} spared; "
         f"{as_text.some(counts['whole_groups_proposed'], 'whole group')} instead of "
         f"{as_text.count(counts['whole_groups_in_force'])}"
     )

@@ -86,8 +86,8 @@ class ScalaCommits:
             held[key] = replace(offset, log_offset=log_offset)
 
     def fail_pending_txn_offset_commit(self, producer_id: int, key: TopicPartition) -> None:
-        """The append failed: the producer has no pending offset of the partition, including earlier and later
-        commits."""
+        """The append failed: the producer's pending offset of the partition is dropped, even if it is from an earlier
+        or later commit."""
         held = self.transactional.get(producer_id)
         if held is not None and not self.is_dead:
             held.pop(key, None)
@@ -182,7 +182,7 @@ def commits_after(
     producer_id: int | None = None,
     is_dead: bool = False,
 ) -> ScalaCommits | JavaCommits:
-    """A group with `offsets` after the commits `in_flight`, in that order, have reached `outcome`.
+    """The result when a group has `offsets`, and its commits `in_flight` reach `outcome` in this order.
 
     With `producer_id` the commits belong to its transaction; COMMITTED and ABORTED are its markers. `is_dead`: the
     group was removed meanwhile. That matters from 0.10.1 to 3.9: in earlier releases offsets belong to no group; in 4.x

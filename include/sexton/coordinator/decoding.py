@@ -196,7 +196,7 @@ def _is_unread(batch: Batch, index: int, profile: Profile) -> bool:
     """Whether a coordinator never reads the record at that index in `batch`.
 
     Up to 3.9 a coordinator reads only the first record of a control batch. A compressed batch is first inflated and
-    parsed as a whole (DefaultRecordBatch.iterator), and so are any bytes after the only record of a batch.
+    parsed as a whole (DefaultRecordBatch.iterator); bytes after the only record of a batch are parsed, too.
     """
     takes_first = batch.is_control and profile.pending_rule is PendingRule.IF_TRANSACTIONAL
     return takes_first and index > 0 and batch.record_count > 1 and batch.codec == codec.NONE

@@ -170,7 +170,7 @@ def _sqlalchemy_url(properties: Mapping[str, str]) -> str:
 
 
 def _postgres_url(url: str, properties: Mapping[str, str]) -> "URL":
-    """A JDBC url of Postgres for psycopg2, which pyiceberg's extra installs: its hosts, and options known to both."""
+    """A Postgres JDBC url as one for psycopg2, with its hosts and the options that both drivers know."""
     from sqlalchemy import URL
 
     parts = urlsplit(url)

@@ -151,6 +151,6 @@ def _why(origin: Origin) -> str:
         a, b = origin.missing
         return f"log_offsets [{a}, {b}) were deleted before they were archived"
     if origin.reason == TRUNCATED:
-        return f"the log ends at {origin.diverged_at}, below the archived {origin.previous_end}"
+        return f"the log ends at {origin.diverged_at}, below the archived end {origin.previous_end}"
     at = f"at {origin.diverged_at}, " if origin.diverged_at is not None else ""
-    return f"the log left the archived leader epoch {at}below the archived {origin.previous_end}"
+    return f"the log diverged from the archived leader epoch {at}below the archived end {origin.previous_end}"

@@ -137,5 +137,5 @@ def _rows_of(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise Refused(f"not a table: {error}", where=where) from None
     if not found.schema.equals(schema):
-        raise Refused(f"its columns are {', '.join(found.schema.names)}, or not of the types of a plan", where=where)
+        raise Refused(f"not the columns and types of a plan: {', '.join(found.schema.names)}", where=where)
     return found

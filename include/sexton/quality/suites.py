@@ -20,8 +20,7 @@ Suites = Mapping[str, Sequence[Expectation]]
 """Expectations by table."""
 NEEDS_LOG = "does not apply: coverage is admin, and this needs the log"
 _OF_THE_LOG = ("load_profile", "undecodable_records", "unreachable_offsets", "runs")
-"""Tables whose laws need the log. Only the log's bytes fill them; the law about `runs` says whether the log is
-complete."""
+"""Tables whose laws need the log: only the log fills the first three; the law about `runs` says if it is complete."""
 _RELATION = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)", re.IGNORECASE)
 _HEADER = re.compile(r"^--\s*(\w+):\s*(.+?)\s*$")
 

@@ -2,8 +2,8 @@
 
 A cleaning leaves the last record of each key below some log offset, and every record from there on. A load that runs
 while the cleaner replaces segments may read the first segments as they were and the following ones cleaned, a sequence
-that is never on disk at one time (KAFKA-19862, KAFKA-21117). Both cases are tried group by group, the second one for
-each record at which the load may have begun to read cleaned segments.
+that is never on disk at one time (KAFKA-19862, KAFKA-21117). The last two cases are tried group by group, the
+last for each record at which the load may have begun to read cleaned segments.
 """
 
 import re

@@ -47,12 +47,12 @@ def advice_for(difference: ReplicaDifference, logs: Mapping[str, ReplicaLog], *,
     `open_from` has the first log_offset of each transaction that is open only on a wrong replica.
     """
     if difference.kinds[0] == "conflict" and not difference.right:
-        return "find out which broker's disk is faulty; then replace its copy as for the other kinds"
+        return "find out which broker's disk is faulty; then let that broker fetch a new copy of the log partition"
     if difference.needs_unclean_election:
         behind = " and ".join(difference.wrong)
         return (
             f"let {behind} catch up before any leader change, and keep unclean.leader.election.enable=false; "
-            f"if it leads already, commit again with `sexton restore` from the archive"
+            "if one leads already, commit the offsets again with `sexton restore` from the archive"
         )
     wrong = [logs[name] for name in difference.wrong if name in logs]
     steps = [replace_copy(log.replica, [log.log_partition]) for log in wrong]
@@ -79,7 +79,7 @@ def _when_leading(difference: ReplicaDifference, aborts: Sequence[str]) -> str:
     kinds, (group_id, topic, partition) = difference.kinds, difference.key
     steps = []
     if kinds[0] in PENDING_KINDS:
-        # Deleting the offset would remove the pending value, too, but also the right committed value.
+        # Deleting the offset would remove the right committed value along with the pending one.
         steps += [f"end the transaction: {command}" for command in aborts]
     if "resurrected" in kinds:
         command = delete_group(group_id)

@@ -144,8 +144,8 @@ def _attention(summary: Summary) -> Iterable[Text]:
         oldest = summary.open_transactions.rows[0]
         yield Text(
             f"! {as_text.some(summary.open_transactions.total, 'open transaction')}, the oldest for "
-            f"{as_text.duration(oldest.age_ms)}: {as_text.some(summary.pinned_groups, 'group')} held back, "
-            f"{as_text.some(summary.oddities.pinned, 'committed offset')} pinned",
+            f"{as_text.duration(oldest.age_ms)}: {as_text.some(summary.pinned_groups, 'group')} and "
+            f"{as_text.some(summary.oddities.pinned, 'committed offset')} cannot expire",
             style="yellow",
         )
     if (replicas := summary.replicas) is not None:

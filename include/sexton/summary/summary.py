@@ -94,7 +94,7 @@ class Timeline(SummaryPart):
 
 class Expiring(SummaryPart):
     """Each verdict is counted once: in a bucket, in `never` (reason -> offsets) without an expiry date at as_of, or in
-    `unknown` (reason -> offsets) if admin snapshots do not decide. With admin snapshots, dates are ends of intervals.
+    `unknown` (reason -> offsets) if admin snapshots do not decide. With them, a date is the latest possible one.
 
     There are verdicts on live offsets, and on offsets of misplaced groups that the broker would sweep.
     """

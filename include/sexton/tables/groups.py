@@ -24,8 +24,8 @@ GROUPS = Table(
         ),
         int64(
             "empty_after_ms",
-            "last admin snapshot in which it was not Empty: it became Empty later; NULL where no snapshot is early "
-            "enough",
+            "it became Empty after this admin snapshot; NULL if it is not Empty, or if no snapshot is old enough to "
+            "show it",
             nullable=True,
             known_from="admin_snapshots",
         ),

@@ -23,7 +23,7 @@ _VARYING = re.compile(
 )
 """The varying parts of generated ids: UUIDs, hexadecimal numbers, numbers.
 
-Group 1 matches no varying part but letters alone, up to where a UUID may begin. The match skips them all in one step:
+Group 1 is not a varying part: it matches letters alone, up to where a UUID may begin. The match skips them in one step:
 searching for a digit after each letter would take quadratic time.
 """
 

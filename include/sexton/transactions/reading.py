@@ -144,8 +144,8 @@ def _partitions(
 
 
 def held_bytes(fs: pafs.FileSystem, segments: Sequence[Segment], log_offsets: Iterable[int]) -> dict[int, int]:
-    """For each log_offset the bytes from its batch to the end of the log, which the log cleaner does not clean while a
-    transaction that begins there is open."""
+    """For each log_offset the number of bytes from its batch to the end of the log, which the log cleaner leaves alone
+    while a transaction that begins at it is open."""
     left, found, after = sorted(log_offsets), dict[int, int](), 0
     for segment in reversed(segments):
         begins = segment == segments[0]

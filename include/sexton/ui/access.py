@@ -89,7 +89,7 @@ def airflow_access() -> Access:
 
 
 def same_origin(request: Request) -> None:
-    """Raise 403 for a request that a page of another site makes a browser send with the user's cookie (CSRF).
+    """Raise 403 if another site's page made the browser send this request with the user's cookie (CSRF).
 
     GET is allowed, because it changes no state here; a bearer token is, because browsers do not add one automatically.
     """

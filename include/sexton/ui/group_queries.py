@@ -44,7 +44,7 @@ GROUP_FIELDS = (*_OWN, *_COUNTS, "next_expires_at_ms", "log_partition", *GROUP_L
 class GroupQuery:
     """The query parameters of the list. `text` matches any part of a group id, ignoring case."""
 
-    text: Annotated[Search, Query(alias="q", description="a part of the group id, in any case")] = ""
+    text: Annotated[Search, Query(alias="q", description="a part of the group id, ignoring case")] = ""
     group_type: Annotated[str, Query(alias="type", max_length=20)] = ""
     state: Annotated[str, Query(max_length=40)] = ""
     only: Annotated[str, Query(pattern=f"^({'|'.join(ONLY)})?$")] = ""

@@ -44,8 +44,8 @@ _COMMIT = ("committed_offset", "commit_timestamp_ms", "commit_after_ms", "commit
 class OffsetQuery:
     """The query parameters of the list. `group` and `topic` match any part of the names, ignoring case."""
 
-    group: Annotated[Search, Query(description="a part of the group id, in any case")] = ""
-    topic: Annotated[Search, Query(description="a part of the topic's name, in any case")] = ""
+    group: Annotated[Search, Query(description="a part of the group id, ignoring case")] = ""
+    topic: Annotated[Search, Query(description="a part of the topic's name, ignoring case")] = ""
     reason: Annotated[str, Query(max_length=40)] = ""
     finding: Annotated[str, Query(pattern=f"^({'|'.join(FINDINGS)})?$")] = ""
     sort: Annotated[str, Query(pattern=f"^({'|'.join(_ORDERS)})$")] = "broker_expires_at_ms"

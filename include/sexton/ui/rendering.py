@@ -1,4 +1,4 @@
-"""Pages as HTML: the report's environment (all is escaped, invisible letters are spelled out), templates from here."""
+"""Pages as HTML: the report's Jinja environment (escapes text, spells out invisible letters) with our templates."""
 
 import hashlib
 import json
@@ -112,6 +112,6 @@ def minute(at_ms: int | None) -> str:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = new_environment(PackageLoader("sexton.ui", "templates"))
-    # `typed` is user input, for the field that it came from: escaped, otherwise unchanged.
+    # `typed` puts user input back into its field: escaped, otherwise unchanged.
     environment.filters.update(iso=iso, minute=minute, second=second, as_json=json.dumps, typed=escape)
     return environment

@@ -30,7 +30,7 @@ PARTITIONS_SHOWN = 6
 class StoryEvent:
     """An event in the history of a group. `kind` is appeared, became, vanished, or a kind of offset_changes.
 
-    A kind of offset_changes has its number of rows in `count` and the first of them in `offsets`; the other kinds have
+    An event from offset_changes has the number of its rows in `count` and the first few in `offsets`; other events have
     the group's row of `groups` in `group` (None: vanished).
     """
 
@@ -77,7 +77,7 @@ def story(
         )
         if files <= FILES_READ or len(shown) <= 1:
             break
-        shown = shown[(len(shown) + 1) // 2 :]  # runs may be days apart, but offset_changes has every hour
+        shown = shown[(len(shown) + 1) // 2 :]  # runs may be days apart, but offset_changes has files for every hour
     states = states_of_group(tables, shown, group_id)
     changes = changes_of_group(tables, source, shown, group_id)
     events = [*_seen(states, shown, is_last_page=is_last_page), *map(_changed, writes(changes))]

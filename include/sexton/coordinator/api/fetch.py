@@ -45,7 +45,7 @@ class FetchedOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
     """The answer for a group; with an `error` of the whole group there are no offsets. Up to 0.10.1 only partitions
-    have errors, so that a fetch of all offsets has an empty answer instead of an error.
+    have errors, so a fetch of all offsets gets an empty answer instead of an error.
 
     `waits`: a 4.x coordinator answers only once the commits in flight are replicated; `offsets` do not contain these
     commits.
@@ -76,8 +76,8 @@ def fetch(
     is answered UNSTABLE_OFFSET_COMMIT, even if the group was removed. `member_id` and `member_epoch` matter to groups
     of the new types only. `in_flight` are commits after the end of the loaded log, `outcome` is their outcome
     (commits_in_flight.py), `producer_id` the producer of their transaction; `is_dead` says that the group was removed
-    before the log answered. Until the log answers, up to 3.9 commits in flight are unstable, and a 4.x coordinator
-    delays the whole answer; commits of a transaction are unstable until its marker.
+    before the append completed. Until it completes, commits in flight are unstable in releases up to 3.9, and a 4.x
+    coordinator delays the whole answer; commits of a transaction are unstable until its marker.
     """
     error = coordinator.error_of(group_id)
     if error is Error.NONE:

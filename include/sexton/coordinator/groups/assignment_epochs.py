@@ -47,8 +47,8 @@ class PartitionOwners:
             self._claim(new)
 
     def _refuse_release(self, member: Member) -> None:
-        """Throw if no partition of one of the member's topics is owned any more, which is only possible for a topic
-        that the record names without partitions."""
+        """Throw if one of the member's topics has no owned partition left: only possible if the record lists none for
+        it."""
         left = {topic_id: len(self._epochs[topic_id]) for topic_id, _ in _parts(member) if topic_id in self._epochs}
         for topic_id, partitions in _parts(member):
             if topic_id not in left:

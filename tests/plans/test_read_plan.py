@@ -202,7 +202,7 @@ NO_CUT = "by log partition|without a cut"
         ("tombstones/0.parquet", with_column("position", lambda v: [None, *v[1:]]), "has no log position"),
         ("tombstones/0.parquet", with_column("topic", lambda v: [None, *v[1:]]), "no valid key"),
         ("tombstones/0.parquet", with_column("target_log_offset", lambda v: [9, *v[1:]]), "does not match the planned"),
-        ("tombstones/0.parquet", lambda t: t.drop_columns(["cause"]), "its columns are"),
+        ("tombstones/0.parquet", lambda t: t.drop_columns(["cause"]), "not the columns and types of a plan"),
         ("tombstones/0.parquet", lambda t: with_bytes(t, "group_id", b"\xff"), "not a table: .*UTF8"),
         ("undo/0.parquet", with_column("committed_offset", lambda v: [9, *v[1:]]), "does not match the planned"),
         ("undo/0.parquet", lambda t: t.filter(pc.not_equal(t["group_id"], "c")), "does not match the planned"),

@@ -187,7 +187,7 @@ def test_sigterm_ends_it_after_the_step(asked, cluster) -> None:
         (["--as-of", "yesterday", "--group", "g"], 2, "not an instant"),
         (["--as-of", instant(1), "--pattern", "("], 2, "--pattern: '('"),
         (["--as-of", instant(1), "--topic", ":1"], 2, "not TOPIC or TOPIC:PARTITION"),
-        (["--as-of", instant(9), "--group", GONE], 4, "settle"),
+        (["--as-of", instant(9), "--group", GONE], 4, "which needs one taken"),
         ([*THEN, "--apply"], 2, "restore not approved (pass --approved-by NAME)"),
         ([*THEN, "--apply", "--approved-by", " "], 2, "restore not approved (pass --approved-by NAME)"),
         (["--id", "0" * 64, "--clamp"], 2, "a kept restore is applied exactly as it was shown"),

@@ -372,7 +372,11 @@ def test_the_evidence_is_told() -> None:
 @pytest.mark.parametrize(
     ("value", "due_at_ms", "said"),
     [
-        ({"version": 1, "commit_timestamp_ms": 0, "expire_timestamp_ms": 86_400_000}, 86_400_000, "stamped 1970 by"),
+        (
+            {"version": 1, "commit_timestamp_ms": 0, "expire_timestamp_ms": 86_400_000},
+            86_400_000,
+            "a timestamp of 1970",
+        ),
         ({"version": 1, "commit_timestamp_ms": BASE_MS, "expire_timestamp_ms": BASE_MS + 9}, BASE_MS + 9, ""),
         ({"commit_timestamp_ms": 31_535_999_999}, None, "committed with a timestamp of 1970"),
         ({"commit_timestamp_ms": 31_536_000_000}, None, ""),

@@ -123,7 +123,7 @@ def test_what_is_rotten_and_then_away_is_not_mended(archive: Archive) -> None:
     corrupt, told = segment.read_bytes(), manifest.read_text()
     verified(archive, subset=(1, 1))
     segment.unlink()
-    assert [alert.endswith("its segment is not") for alert in verified(archive).alerts] == [True]
+    assert [alert.endswith("its segment is missing") for alert in verified(archive).alerts] == [True]
     manifest.unlink()
     for _ in range(2):
         assert any(str(segment) in alert and "no lineage includes it" in alert for alert in verified(archive).alerts)

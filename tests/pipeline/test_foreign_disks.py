@@ -116,7 +116,7 @@ def test_a_topic_id_that_names_a_folder_of_the_archive_is_refused(tmp_path, topi
 def test_a_disk_that_tells_such_a_topic_id_is_refused(tmp_path: Path) -> None:
     disk = disk_in(tmp_path / "disk", log_of(3))
     (disk / "__consumer_offsets-0" / "partition.metadata").write_text("version: 0\ntopic_id: ledger\n")
-    with pytest.raises(UsageError, match="keeps for itself"):
+    with pytest.raises(UsageError, match="that the archive reserves"):
         import_log.run(ImportRequest(source=str(disk), archive=str(tmp_path / "archive"), taken_at_ms=LATER_MS))
     assert topic_folder("root", "cluster", "0IBF2EAIS8C0KzSJMwF2vg").endswith("/0IBF2EAIS8C0KzSJMwF2vg")
 

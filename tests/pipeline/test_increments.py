@@ -76,7 +76,7 @@ def test_only_what_is_new_is_read(small, tmp_path, archive, monkeypatch):
         if int(file.stem) not in (1, 4):
             file.unlink()
     run(small, tmp_path / "again", archive, instant(3))
-    with pytest.raises(UsageError, match="its segment is not"):
+    with pytest.raises(UsageError, match="its segment is missing"):
         run(small, tmp_path / "full", archive, instant(3), is_full=True)
 
 
@@ -434,7 +434,7 @@ def test_the_coverage_of_a_run_is_told(small: Engine, tmp_path: Path) -> None:
 
 
 def test_no_coverage_leaves_nothing_behind(small: Engine, tmp_path: Path, archive: Archive) -> None:
-    with pytest.raises(NoCoverage, match="settles with one taken at least 1000 ms after it"):
+    with pytest.raises(NoCoverage, match="needs one taken at least 1000 ms after it"):
         run(small, tmp_path / "r4", archive, instant(4))
     with pytest.raises(NoCoverage, match="no record was written before"):
         run(small, tmp_path / "r0", archive, instant(0))

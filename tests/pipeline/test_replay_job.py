@@ -42,7 +42,7 @@ def test_a_run_and_the_next(replay_job: ModuleType, tmp_path: Path, archive: Arc
 def test_no_coverage_is_exit_4(replay_job: ModuleType, tmp_path: Path, archive: Archive) -> None:
     code, told = submit(replay_job, archive, tmp_path / "r", "--as-of", instant(9))
     assert (code, told["exit_code"]) == (4, 4)
-    assert "settles with one taken at least 1000 ms after it" in told["error"]
+    assert "needs one taken at least 1000 ms after it" in told["error"]
     assert not (tmp_path / "r" / "run.json").exists()
     assert not (tmp_path / "r" / "groups").exists()
 

@@ -42,9 +42,8 @@ def test_a_broker_says_what_sexton_says(tmp_path_factory: pytest.TempPathFactory
     found = list(run(judge, seed, range(count), processes=PROCESSES))
     verdict = sum((one.verdict for one in found), Verdict())
     assert verdict.histories + sum(one.left_out.total() for one in found) == count
-    assert min(verdict.answers / 100, verdict.failed_loads, verdict.tombstones[1]) > count / 100
-    # The slower the broker loads here, the more is due by its first sweep, and the less is left to the second.
-    assert verdict.tombstones.keys() == {1, 2}
+    assert len(verdict.tombstones) == 2
+    assert min(verdict.answers / 100, verdict.failed_loads, *verdict.tombstones.values()) > count / 100
     assert not verdict.differences, "\n".join(narrowed(judge, seed, verdict.differences))
 
 

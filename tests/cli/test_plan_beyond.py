@@ -21,7 +21,7 @@ from tests.pipeline.archive_runs import instant
 Run = Callable[..., tuple[int, str, str]]
 GROUPS = 201
 BROKERS = {"offsets.retention.minutes": "10080"}
-LIMIT = "200 of 201 groups would lose offsets; SEXTON_MAX_SHARE_OF_GROUPS is 0.5"
+LIMIT = "200 of 201 groups would lose offsets or be deleted; SEXTON_MAX_SHARE_OF_GROUPS is 0.5"
 
 
 def archive_of(folder: Path, told: dict[str, str]) -> Archive:

@@ -16,9 +16,9 @@ NUMBERS = st.integers(0, 200)
         ((10_000, 25, 500, 1, 2), []),
         ((0, 0, 0, 0, 0), []),
         ((10_001, 25, 500, 1, 2), ["10,001 offsets would be deleted; limits.max_offsets is 10,000"]),
-        ((1, 501, 100_000, 1, 2), ["501 groups would lose offsets; limits.max_groups is 500"]),
-        ((1, 26, 500, 1, 2), ["26 of 500 groups would lose offsets; limits.max_share_of_groups is 0.05"]),
-        ((1, 1, 0, 0, 0), ["1 of 0 groups would lose offsets; limits.max_share_of_groups is 0.05"]),
+        ((1, 501, 100_000, 1, 2), ["501 groups would lose offsets or be deleted; limits.max_groups is 500"]),
+        ((1, 26, 500, 1, 2), ["26 of 500 groups would lose offsets or be deleted; limits.max_share_of_groups is 0.05"]),
+        ((1, 1, 0, 0, 0), ["1 of 0 groups would lose offsets or be deleted; limits.max_share_of_groups is 0.05"]),
         ((3, 1, 500, 3, 5), ["3 of 5 offsets under rules of 'o' would be deleted; limits.max_share_of_owner is 0.5"]),
     ],
 )

@@ -91,5 +91,5 @@ def test_a_pattern_that_matches_all_meets_the_limits(pattern):
     assert taken == names
     counts = Counts(offset_count=len(taken), group_count=len(taken), groups_total=len(names))
     assert policy.limits.exceeded(counts) == [
-        "100 of 100 groups would lose offsets; limits.max_share_of_groups is 0.05"
+        "100 of 100 groups would lose offsets or be deleted; limits.max_share_of_groups is 0.05"
     ]

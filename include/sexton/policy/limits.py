@@ -21,7 +21,7 @@ class OwnerCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """The size of a plan: offsets, groups that lose something, and the number of all groups."""
+    """The size of a plan: offsets, groups that lose offsets or are deleted, and the number of all groups."""
 
     offset_count: int
     group_count: int
@@ -48,11 +48,12 @@ class Limits(Model):
             )
         if counts.group_count > self.max_groups:
             sentences.append(
-                f"{counts.group_count:,} groups would lose offsets; {named('max_groups')} is {self.max_groups:,}"
+                f"{counts.group_count:,} groups would lose offsets or be deleted; "
+                f"{named('max_groups')} is {self.max_groups:,}"
             )
         if _is_more(counts.group_count, counts.groups_total, self.max_share_of_groups):
             sentences.append(
-                f"{counts.group_count:,} of {counts.groups_total:,} groups would lose offsets; "
+                f"{counts.group_count:,} of {counts.groups_total:,} groups would lose offsets or be deleted; "
                 f"{named('max_share_of_groups')} is {self.max_share_of_groups:g}"
             )
         for owner, count in sorted(counts.owners.items()):

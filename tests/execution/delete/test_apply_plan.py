@@ -355,7 +355,10 @@ def refused(world: World, **rules: Any) -> str:
         ({"sink": "log", "allow_log_sink": False}, "needs --allow-log-sink"),
         ({"recorded_retention_ms": 2 * HOUR_MS}, "the broker keeps offsets for 2h, as the snapshot recorded it"),
         ({"limits": DefaultLimits(max_offsets=1)}, "2 offsets would be deleted; SEXTON_MAX_OFFSETS is 1"),
-        ({"limits": DefaultLimits()}, "1 of 1 groups would lose offsets; SEXTON_MAX_SHARE_OF_GROUPS is 0.05"),
+        (
+            {"limits": DefaultLimits()},
+            "1 of 1 groups would lose offsets or be deleted; SEXTON_MAX_SHARE_OF_GROUPS is 0.05",
+        ),
     ],
 )
 def test_what_an_apply_is_held_to(tmp_path: Path, rules: dict[str, Any], told: str) -> None:

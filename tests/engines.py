@@ -1,13 +1,30 @@
 """One Spark session for every test that needs one, and a lake for every module that needs one."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from sexton.runs import spark_session
 from sexton.runs.engine import Engine
 from sexton.runs.processes import SerialEngine
+
+_connections: list[Any] = []
+"""Connections to the JVM that are not to be closed now."""
+
+
+def _keep_connections() -> None:
+    """Before a fork: the child has one thread. To it the connections of the others are garbage, which py4j shuts down,
+    for this process, too. Then py4j's thread fails at the next object that it frees, and logs that in the middle of any
+    test; CPython before 3.11.8 cannot even format a traceback in one thread while another parses Python.
+    """
+    if SparkContext._gateway is not None:
+        _connections[:] = SparkContext._gateway._gateway_client.deque
+
+
+os.register_at_fork(before=_keep_connections, after_in_parent=_connections.clear)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from pyspark import SparkContext
 
 from sexton.archive.folder import Folder
 from sexton.errors import SextonError, UsageError
@@ -22,6 +24,7 @@ from sexton.runs.engine import Engine, Exchange
 from sexton.runs.processes import AutoEngine, FileExchange, ProcessEngine, engine_here, engine_of_task
 from sexton.settings import settings
 from tests.coordinator.golden import GOLDEN
+from tests.fork import ended
 
 LOG = GOLDEN / "kafka-4.3.1-plain" / "before"
 PARENT = """
@@ -148,3 +151,22 @@ def test_threads_are_no_more_than_the_master_has_cores() -> None:
 
     with ProcessEngine(cores=1, quiet=True, starts_early=False) as engine:
         assert len({*engine.map("Asking", [*range(4)], thread, work_bytes=0)}) == 1
+
+
+def test_a_fork_leaves_the_connections_of_other_threads_open(engine: Engine) -> None:
+    used, over = threading.Event(), threading.Event()
+
+    def use_jvm() -> None:
+        engine.session.range(1).count()
+        used.set()
+        over.wait(60)
+
+    thread = threading.Thread(target=use_jvm)
+    thread.start()
+    assert used.wait(60)
+    assert ended(lambda: None) == 0
+    for connection in SparkContext._gateway._gateway_client.deque:
+        with pytest.raises(BlockingIOError):  # one that is shut down is at its end
+            connection.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    over.set()
+    thread.join()

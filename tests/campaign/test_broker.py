@@ -1,5 +1,6 @@
 """A real broker judges hundreds of random histories, and some before and after its cleaner."""
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -28,8 +29,8 @@ def judge(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Judge
 
 
 def judged(judge: Judge, seed: int, count: int, *, sweeps: bool = True) -> Verdict:
-    logs, _ = lay_out(seed, range(count), judge.place, judge.profile, shared=SHARED)
-    return judge.judge(logs, sweeps=sweeps)
+    lay = partial(lay_out, seed, range(count), profile=judge.profile, shared=SHARED)
+    return judge.judge(lay, sweeps=sweeps)
 
 
 @pytest.mark.usefixtures("needs_broker")
@@ -39,9 +40,8 @@ def test_a_broker_says_what_sexton_says(tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("campaign") / "broker"
     judge = judge_in(folder, release=PINNED_RELEASE, jars=None, partition_count=partition_count)
     judge.prepare()
-    found = list(run(judge, seed, range(count), processes=PROCESSES))
-    verdict = sum((one.verdict for one in found), Verdict())
-    assert verdict.histories + sum(one.left_out.total() for one in found) == count
+    verdict = sum(run(judge, seed, range(count), processes=PROCESSES), Verdict())
+    assert verdict.histories + verdict.left_out.total() == count
     assert len(verdict.tombstones) == 2
     assert min(verdict.answers / 100, verdict.failed_loads, *verdict.tombstones.values()) > count / 100
     assert not verdict.differences, "\n".join(narrowed(judge, seed, verdict.differences))
@@ -65,7 +65,7 @@ def test_a_mistake_about_either_sweep_is_seen(judge: Judge, monkeypatch: pytest.
 
 def test_the_cleaner_changes_no_answer(judge: Judge, seed: int) -> None:
     shared = judge.partition_count
-    logs, _ = lay_out(seed, range(CLEANED), judge.place, judge.profile, shared=shared, only_clean=True)
+    logs = lay_out(seed, range(CLEANED), judge.place, judge.profile, shared=shared, only_clean=True)
     cleaning = judge_cleaned(judge, logs, Random(seed))
     assert cleaning.before.histories > CLEANED / 4
     assert cleaning.bytes_after < cleaning.bytes_before

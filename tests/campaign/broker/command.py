@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -39,11 +38,11 @@ def clean(seed: int, indices: Sequence[int], *, release: str, jars: Path | None)
         judge = judge_in(Path(folder) / "broker", release=release, jars=jars, partition_count=CLEANED_PARTITIONS)
         judge.prepare()
         count = judge.partition_count
-        logs, left = lay_out(seed, indices, judge.place, judge.profile, shared=count, only_clean=True)
+        logs = lay_out(seed, indices, judge.place, judge.profile, shared=count, only_clean=True)
         cleaning = judge_cleaned(judge, logs, Random(seed))
     differences = [*cleaning.before.differences, *cleaning.after.differences]
     print(cleaning, *differences[:_MAX_DIFFERENCES], sep="\n")
-    for reason, number in [*logs.left_out.items(), ("the load or the sweep fails", len(left))]:
+    for reason, number in [*logs.left_out.items(), ("the load or the sweep fails", len(logs.unplaced))]:
         print(f"left out: {number}: {reason}")
     unexpected = cleaning.changes.keys() - EXPECTED_CHANGES
     return len(differences) + len(unexpected)
@@ -56,20 +55,19 @@ def campaign(seed: int, indices: Sequence[int], *, release: str, jars: Path | No
     """
     print(f"seed {seed}, Kafka {release}", flush=True)
     started = time.monotonic()
-    total, left_out = Verdict(), Counter[str]()
+    total = Verdict()
     with tempfile.TemporaryDirectory(prefix="sexton-campaign-") as folder:
         partitions = partitions_for(each_load(len(indices), processes))
         judge = judge_in(Path(folder) / "broker", release=release, jars=jars, partition_count=partitions)
         judge.prepare()
-        for judged in run(judge, seed, indices, processes=processes):
-            total += judged.verdict
-            left_out += judged.left_out
+        for verdict in run(judge, seed, indices, processes=processes):
+            total += verdict
             took_s = time.monotonic() - started
             print(f"{total}, in {took_s:.0f} s, {total.histories / took_s:.0f} histories a second", flush=True)
-            print(*judged.verdict.differences[:_MAX_DIFFERENCES], sep="\n", end="\n" * bool(judged.verdict.differences))
+            print(*verdict.differences[:_MAX_DIFFERENCES], sep="\n", end="\n" * bool(verdict.differences))
             if len(total.differences) >= _MAX_DIFFERENCES:
                 break
-        for reason, count in left_out.items():
+        for reason, count in total.left_out.items():
             print(f"left out: {count}: {reason}")
         print(*narrowed(judge, seed, total.differences), sep="\n")
     return len(total.differences)

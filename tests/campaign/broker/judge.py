@@ -51,6 +51,8 @@ SWEEP_EVERY_S, LOADS_A_SECOND = 6, 150
 before the first sweep. Else it is done again with twice the time."""
 _STEPS_DUE = 6
 """So many of the twenty instants of a history are due when it is laid out, some more when it is swept."""
+_STEPS_WAITED = 6
+"""Histories that have waited longer for their turn are laid out again, or too few would be left to the last sweep."""
 _LATE_S = 1
 """How long after its timer was set a broker up to 3.9 may say that it has started, on a busy machine. The first batches
 of a sweep may be stamped an interval after the one, and before that after the other."""
@@ -103,6 +105,10 @@ class Verdict:
     """What was compared in one load and the first sweeps of a broker."""
 
     histories: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Histories that were not laid out, by reason."""
+    unplaced: list[int] = field(default_factory=list)
+    """Those for which there was no log partition; that of a sum is empty."""
     answers: int = 0
     failed_loads: int = 0
     tombstones: Counter[int] = field(default_factory=Counter)
@@ -113,9 +119,13 @@ class Verdict:
 
     def __add__(self, other: "Verdict") -> "Verdict":
         return Verdict(
-            self.histories + other.histories, self.answers + other.answers, self.failed_loads + other.failed_loads,
-            self.tombstones + other.tombstones, self.differences + other.differences,
-        )  # fmt: skip
+            histories=self.histories + other.histories,
+            left_out=self.left_out + other.left_out,
+            answers=self.answers + other.answers,
+            failed_loads=self.failed_loads + other.failed_loads,
+            tombstones=self.tombstones + other.tombstones,
+            differences=self.differences + other.differences,
+        )
 
     def without_answers(self) -> "Verdict":
         return replace(self, told={})
@@ -161,15 +171,18 @@ class Judge:
         base_ms = now_ms() - RETENTION_MS - _STEPS_DUE * step_ms
         return Place(self.partition_count, self._topic_ids, base_ms, step_ms)
 
-    def judge(self, logs: Logs, *, sweeps: bool = True) -> Verdict:
-        """Hold the load, the answers and, if asked for, the first sweeps of `logs` against Sexton."""
-        known = {number: self._known(number, one) for number, one in logs.packs.items()}
-        homes = logs.group_ids()
-        told, asking = told_by_sexton(self._coordinator(known), homes)
+    def judge(self, lay_out: Callable[[Place], Logs], *, sweeps: bool = True) -> Verdict:
+        """Hold the load, the answers and, if asked for, the first sweeps of what is laid out against Sexton."""
+        logs = lay_out(self.place)
+        expected = self._expected(logs)
         while True:
-            verdict = Verdict(histories=logs.history_count)
             with ExitStack() as turn:
                 turn.enter_context(self.turn)
+                if sweeps and self._is_late(logs.place):
+                    logs = lay_out(self.place)
+                    expected = self._expected(logs)
+                known, homes, told, asking = expected
+                verdict = Verdict(logs.history_count, logs.left_out, logs.unplaced)
                 with self._loaded(logs, self._interval_s if sweeps else NEVER_S) as (broker, loads):
                     started_s = _started_at(broker) - _LATE_S * self.profile.one_cache
                     clock, loaded_s = Clock(started_s, self._interval_s), time.time()
@@ -188,6 +201,17 @@ class Judge:
         if sweeps:
             self._compare_sweeps(logs, known, clock, verdict)
         return verdict
+
+    def _expected(
+        self, logs: Logs
+    ) -> tuple[Mapping[int, Known], Mapping[str, int], Answers, Mapping[str, Sequence[Asker]]]:
+        known = {number: self._known(number, one) for number, one in logs.packs.items()}
+        homes = logs.group_ids()
+        return known, homes, *told_by_sexton(self._coordinator(known), homes)
+
+    def _is_late(self, place: Place) -> bool:
+        now = self.place
+        return (now.base_ms - place.base_ms) > _STEPS_WAITED * now.step_ms or now.step_ms != place.step_ms
 
     def _known(self, log_partition: int, whole: Pack) -> Known:
         kind = KnownByRules if len(whole.by_history()) == 1 else KnownByKernels

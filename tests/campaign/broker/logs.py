@@ -49,7 +49,7 @@ class Place:
 
 @dataclass
 class Logs:
-    """Histories by log partition, and those that were left out, by reason.
+    """Histories by log partition, those that were left out, by reason, and the indices of those that found no place.
 
     Those whose load fails, or whose sweep does, by Sexton's rules are alone in a log partition.
     """
@@ -57,6 +57,7 @@ class Logs:
     place: Place
     packs: dict[int, Pack] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
+    unplaced: list[int] = field(default_factory=list)
 
     @property
     def history_count(self) -> int:
@@ -75,13 +76,13 @@ class Logs:
 
 def lay_out(
     seed: int, indices: Iterable[int], place: Place, profile: Profile, *, shared: int, only_clean: bool = False
-) -> tuple[Logs, list[int]]:
-    """The histories in log partitions, in the first `shared` of them several; and those that found no place.
+) -> Logs:
+    """The histories in log partitions, in the first `shared` of them several.
 
     With `only_clean` those are left out that the log cleaner may not be let loose on.
     """
     logs, homes = Logs(place), {number: list[History]() for number in range(shared)}
-    apart, left = list(range(shared, place.partition_count)), []
+    apart = list(range(shared, place.partition_count))
     for index in indices:
         drawn = moved(seed, index, place, index % shared)
         alone = load([pack([drawn], Random(0)).log], cap_bytes=CAP_BYTES, profile=profile)
@@ -93,13 +94,13 @@ def lay_out(
                 number = apart.pop()
                 logs.packs[number] = pack([moved(seed, index, place, number)], Random(0))
             else:
-                left.append(index)
+                logs.unplaced.append(index)
         else:
             homes[index % shared].append(drawn)
     for number, owners in homes.items():
         if owners:
             logs.packs[number] = pack(owners, Random(f"{seed}/{number}"))
-    return logs, left
+    return logs
 
 
 def left_out_for(loaded: Loaded) -> str | None:

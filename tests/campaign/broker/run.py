@@ -1,12 +1,12 @@
 """A campaign before a broker: so many histories of a seed, thousands at each load; what differs is narrowed."""
 
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from multiprocessing import get_context
 from queue import SimpleQueue
@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from tests.campaign.broker.judge import Difference, Judge, Verdict
-from tests.campaign.broker.logs import Logs, lay_out, moved
+from tests.campaign.broker.logs import Logs, Place, lay_out, moved
 from tests.campaign.histories import history
 from tests.campaign.packs import pack
 
@@ -28,14 +28,6 @@ _NARROWED = 3
 """Of so many histories that differ the smallest part that does is looked for."""
 
 
-@dataclass(frozen=True)
-class Judged:
-    """What came of one load: the verdict, and how many histories were left out, by reason."""
-
-    verdict: Verdict
-    left_out: Counter[str]
-
-
 def each_load(count: int, processes: int) -> int:
     """How many of `count` histories go into one load."""
     return min(MAX_EACH_LOAD, -(-count // processes))
@@ -46,7 +38,7 @@ def partitions_for(histories: int) -> int:
     return max(_FEWEST_PARTITIONS, 1 << (SHARED + int(histories * _APART) - 1).bit_length())
 
 
-def run(judge: Judge, seed: int, indices: Sequence[int], *, processes: int = 1) -> Iterator[Judged]:
+def run(judge: Judge, seed: int, indices: Sequence[int], *, processes: int = 1) -> Iterator[Verdict]:
     """The verdicts on the histories of these indices, as they come; other processes have copies of the judge."""
     size = each_load(len(indices), processes)
     loads = [indices[start : start + size] for start in range(0, len(indices), size)]
@@ -78,15 +70,16 @@ def _take_judge(judges: "SimpleQueue[Judge]", turn: AbstractContextManager[Any])
     _judge_here.turn = turn
 
 
-def _judged_here(seed: int, indices: Sequence[int]) -> list[Judged]:
-    return [replace(one, verdict=one.verdict.without_answers()) for one in _judged(_judge_here, seed, indices)]
+def _judged_here(seed: int, indices: Sequence[int]) -> list[Verdict]:
+    return [one.without_answers() for one in _judged(_judge_here, seed, indices)]
 
 
-def _judged(judge: Judge, seed: int, indices: Sequence[int]) -> Iterator[Judged]:
+def _judged(judge: Judge, seed: int, indices: Sequence[int]) -> Iterator[Verdict]:
     """One load mostly, another one of what has found no place in it."""
     while indices:
-        logs, indices = lay_out(seed, indices, judge.place, judge.profile, shared=SHARED)
-        yield Judged(judge.judge(logs), logs.left_out)
+        verdict = judge.judge(partial(lay_out, seed, indices, profile=judge.profile, shared=SHARED))
+        yield verdict
+        indices = verdict.unplaced
 
 
 def narrowed(judge: Judge, seed: int, differences: Sequence[Difference]) -> Iterator[str]:
@@ -96,8 +89,7 @@ def narrowed(judge: Judge, seed: int, differences: Sequence[Difference]) -> Iter
     """
     for index in list(dict.fromkeys(one.index for one in differences))[:_NARROWED]:
         blocks, last = history(seed, index).blocks, [one for one in differences if one.index == index]
-        alone = Logs(judge.place, {0: pack([moved(seed, index, judge.place, 0)], Random(0))})
-        if not judge.judge(alone).differences:
+        if not judge.judge(partial(_alone, seed, index, [range(len(blocks))])).differences:
             yield "\n".join([*map(str, last), "  judged alone, by the plain rules, it does not differ"])
             continue
         kept = range(len(blocks))
@@ -108,15 +100,20 @@ def narrowed(judge: Judge, seed: int, differences: Sequence[Difference]) -> Iter
         yield "\n".join([*map(str, last), f"  reduced to{shown}", f"  again: {again}"])
 
 
+def _alone(seed: int, index: int, parts: Sequence[Sequence[int]], place: Place) -> Logs:
+    """Parts of a history, each the numbers of its batches, in a log partition each."""
+    logs = Logs(place)
+    for number, part in enumerate(parts):
+        whole = moved(seed, index, place, number)
+        logs.packs[number] = pack([replace(whole, blocks=tuple(whole.blocks[at] for at in part))], Random(0))
+    return logs
+
+
 def _smaller(judge: Judge, seed: int, index: int, kept: Sequence[int]) -> tuple[Sequence[int], list[Difference]] | None:
     """The fewest batches that differ without some neighbours; None when all of `kept` are needed."""
     cuts = sorted(combinations(range(len(kept) + 1), 2), key=lambda cut: cut[0] - cut[1])
     parts = [[*kept[:start], *kept[end:]] for start, end in cuts if end - start < len(kept)][: judge.partition_count]
-    logs = Logs(judge.place)
-    for number, part in enumerate(parts):
-        whole = moved(seed, index, logs.place, number)
-        logs.packs[number] = pack([replace(whole, blocks=tuple(whole.blocks[at] for at in part))], Random(0))
-    found = judge.judge(logs).differences if parts else []
+    found = judge.judge(partial(_alone, seed, index, parts)).differences if parts else []
     if not found:
         return None
     best = min({one.log_partition for one in found}, key=lambda number: len(parts[number]))

@@ -36,9 +36,9 @@ class NamesFailures:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and reporter is not None:
-            crash = getattr(report.longrepr, "reprcrash", None)
+            said = getattr(getattr(report.longrepr, "reprcrash", None), "message", report.longreprtext)
             reporter.write_line("")
-            reporter.write_line(f"{report.nodeid}: {report.when} failed: {getattr(crash, 'message', '')[:500]}")
+            reporter.write_line(f"{report.nodeid}: {report.when} failed: {said[:500]}")
 
 
 @pytest.hookimpl(optionalhook=True)

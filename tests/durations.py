@@ -73,8 +73,9 @@ class Durations:
         self._is_kept = is_kept
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        phases = self.seconds.setdefault(part_of(report.nodeid, report.keywords), dict.fromkeys(PHASES, 0.0))
-        phases[report.when or "call"] += report.duration
+        if report.when in PHASES:  # pytest-xdist's report of a worker that has died has none
+            phases = self.seconds.setdefault(part_of(report.nodeid, report.keywords), dict.fromkeys(PHASES, 0.0))
+            phases[report.when] += report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         longest = sorted(self.seconds.items(), key=lambda one: -sum(one[1].values()))[:NAMED]

@@ -1,5 +1,7 @@
 """The order of the test files, and the durations that it comes from."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,12 @@ import pytest
 from tests import durations, lanes
 
 TESTS = Path(__file__).parent
+DYING = """
+import os
+def test_first(): pass
+def test_second(): os.kill(os.getpid(), 9)
+def test_third(): pass
+"""
 
 
 class Item:
@@ -50,3 +58,11 @@ def test_long_files_are_left_out_by_what_make_test_runs_of_them() -> None:
 def test_every_file_with_a_duration_is_there() -> None:
     kept = durations.read()
     assert [name for name, _ in kept if not (TESTS / name).exists()] == []
+
+
+def test_a_worker_that_dies_fails_one_test_and_ends_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "test_dying.py").write_text(DYING)
+    command = [sys.executable, "-m", "pytest", "-n", "1", "--rootdir", tmp_path, "-p", "tests.durations", tmp_path]
+    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+    assert "crashed while running 'test_dying.py::test_second'" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout

@@ -9,7 +9,7 @@ backfill deletes anything.
 
 | parameter | meaning | default |
 |---|---|---|
-| `plan_id` | the plan, 64 digits: from its page, or `plan_id` in the table `runs` | none, required |
+| `plan_id` | the plan, 64 hexadecimal digits: from its page, or `plan_id` in the table `runs` | none, required |
 | `sink` | `dry_run`; `coordinator`: through the group coordinators; `log`: into the topic itself | `dry_run` |
 | `allow_log_sink` | required for the sink `log` | no |
 

@@ -24,6 +24,6 @@ for cluster in settings().every_cluster:
     with DAG(
         **defaults.of_dag(cluster, "audit_lag", __doc__),
         schedule=defaults.audit_schedule(cluster.lag_schedule, cluster, "audit_lag"),
-        description="Measure how late groups are in time, what they will lose, and which would reset",
+        description="Measure the lag of groups in time, what they will lose, and which would be reset",
     ):
         spark_job("audit_lag", cluster)

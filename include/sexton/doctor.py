@@ -117,7 +117,7 @@ def check_spark() -> Check:
         return Check("Spark", "problem", "pyspark is not installed", fix=INSTALL)
     installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     if mix := distributions.spark_mix():
-        fix = "install the versions of requirements.txt: all of Spark must be one"
+        fix = "install the versions in requirements.txt: all parts of Spark must have the same version"
         return Check("Spark", "problem", f"{installed} do not fit together: {'; '.join(mix)}", fix=fix)
     altered = altered_files("pyspark", "pyspark-client") if versions["pyspark-client"] else []
     if altered:
@@ -261,11 +261,11 @@ def check_keep(client: "ClientConfig", policy: "Policy") -> Check:
                 held.add(group.group_id)
         some_held = sorted(held)[:GROUPS_CHECKED]
         lines = [str(acl) for acl in missing_to_keep(session, some_held, prefix=PREFIX)]
-        seen = "" if sees_all_groups(session) else ", not those that this login may not see"
+        seen = "" if sees_all_groups(session) else ", without groups that this login may not see"
     found = f"{len(some_held)} of {some(len(held), 'held group')} checked{seen}"
     if lines:
         more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-        fix = "grant it to the principal that runs `sexton keep` (docs/security.md)"
+        fix = "grant these ACLs to the principal that runs `sexton keep` (docs/security.md)"
         return Check("keep", "problem", f"{found}: {'; '.join(lines[:SHOWN])}{more}", fix=fix)
     return Check("keep", "ok", f"{found}: every ACL that `sexton keep` needs is there")
 

@@ -296,7 +296,7 @@ class HistoryRequest(JudgeRequest, RulesRequest):
         60,
         "minutes between instants (default: %(default)s)",
         "N",
-        form=form(DESCRIBE, "Minutes from instant to instant", "60: hourly.", type="integer", minimum=1),
+        form=form(DESCRIBE, "Minutes between instants", "60: hourly.", type="integer", minimum=1),
     )
     run_id: str = option("manual", "name of the runs (default: %(default)s)", "ID", task=ATTEMPT)
     cluster_id: str | None = option(None, "default: the archive's only", "ID", setting="cluster_id")
@@ -418,7 +418,7 @@ class ApplyTombstones(JobRequest):
         ...,
         APPLY,
         "Plan",
-        "plan_id of a plan in the archive: 64 digits, from its page or the table runs.",
+        "plan_id of a plan in the archive: 64 hexadecimal digits, from its page or the table runs.",
         type="string",
         pattern=SHA256,
     )
@@ -448,7 +448,7 @@ class RestoreOffsets(JobRequest):
         None,
         "From where",
         "What an applied plan deleted",
-        "plan_id: restore what the ledger recorded as deleted for it. Give one of these three.",
+        "plan_id: restore what the ledger recorded as deleted for it. Fill in exactly one of this section.",
         pattern=SHA256_OR_NONE,
     )
     from_plan: str | None = form_field(

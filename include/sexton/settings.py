@@ -128,10 +128,10 @@ class Settings(OfCluster, BaseSettings):
     airflow_port: int = Field(8080, ge=1, le=65_535)
     """Port of the embedded Airflow on 127.0.0.1."""
     api_body_limit_bytes: int | None = Field(None, ge=65_536)
-    """Maximum body of a request to the dashboard, without login; default: no limit."""
+    """Maximum size of a request body that the dashboard reads (before it checks the login); default: no limit."""
     metrics_groups: int = Field(0, ge=0)
-    """Number of groups with their own metrics, per owner that the policy names or, without a policy, per cluster; 0:
-    none."""
+    """Maximum number of groups that have their own metrics: for each owner that the policy names or, without a policy,
+    for the cluster; 0: none."""
     mcp_token: str = ""
     """Token that requests to `sexton mcp --http` need; empty: a new token at each start."""
     clusters: dict[ClusterName, ClusterSettings] = Field(default_factory=dict)
@@ -149,7 +149,7 @@ class Settings(OfCluster, BaseSettings):
     owner: str = Field("kafka-platform", min_length=1)
     """Owner of the tasks in Airflow."""
     start_date: AwareDatetime = datetime(2025, 1, 1, tzinfo=UTC)
-    """Earliest instant that Airflow backfills, or catches up with; an instant in ISO 8601."""
+    """Earliest instant for which Airflow creates runs by backfill or catch-up; an instant in ISO 8601."""
     task_retries: int = Field(2, ge=0)
     """How often a task is retried, if a retry may succeed."""
     task_timeout_hours: float = Field(2, gt=0)
@@ -212,7 +212,7 @@ class Settings(OfCluster, BaseSettings):
     maintenance_runs_days: int = Field(30, ge=1)
     """How long run folders of offset_retention and maintenance are kept."""
     maintenance_verify_days: int = Field(7, ge=1)
-    """Number of runs in which the whole archive is read once."""
+    """Maintenance reads the whole archive once in this many runs."""
     maintenance_checkpoint_days: int = Field(7, ge=1)
     """How many days after a successful check the newest checkpoint is compared with a full replay again."""
     maintenance_reconcile_groups: int = Field(1_000, ge=1)
@@ -220,7 +220,7 @@ class Settings(OfCluster, BaseSettings):
     failpoint: str = ""
     """For tests: the point at which a process is killed, see `sexton doctor --failpoints`."""
     spark_master: str = "local[*]"
-    """Spark master without spark-submit, as in `sexton audit`."""
+    """Master of the Spark server that `make up` starts; `sexton audit` uses Spark only if this names a cluster."""
     spark_driver_memory: str = "2g"
     """Memory of each driver, in Spark's notation."""
     spark_jars: str = ""

@@ -188,7 +188,7 @@ def test_what_is_new_since_the_audit_before_is_an_alert(world_of: Callable[[str]
     first = world.audit(at_ms=AS_OF - 1, alert_hours=9)
     assert [line.partition(":")[0] for line in first.alerts] == [
         "1 offsets of 1 groups became behind_log_start",
-        "1 offsets of 1 groups lose messages that nobody has read within 9 hours, the first at "
+        "1 offsets of 1 groups lose unread messages within 9 hours, the first at "
         f"{world.rows(AS_OF - HOUR_MS)['stands']['loses_at_ms']} ms",
     ]
     world.publish(AS_OF, GROUPS)
@@ -196,7 +196,7 @@ def test_what_is_new_since_the_audit_before_is_an_alert(world_of: Callable[[str]
     assert second.losing == 3
     assert [line.partition(":")[0].partition(",")[0] for line in second.alerts] == [
         "1 offsets of 1 groups became truncated",
-        "2 offsets of 2 groups lose messages that nobody has read within 9 hours",
+        "2 offsets of 2 groups lose unread messages within 9 hours",
     ]
     assert not any(name in line for line in second.alerts for name in GROUPS)
     assert not any("lose" in line for line in world.audit(alert_hours=0).alerts)

@@ -176,7 +176,7 @@ def test_every_removal_of_a_group_has_its_cause(asked, run, tmp_path):
     }
     both = ["expired", "group_deleted"]
     assert removed == {"bare": [both], "busy": [[]], "kept": [[]], "deleted": [both], "swept": [both]}
-    assert "no operation of the coordinator" in run("explain", "busy", *log)[1]
+    assert "no coordinator writes such a tombstone" in run("explain", "busy", *log)[1]
     told = asked("explain", "swept", "other-topic", *log)["events"]
     assert [event["detail"] for event in told if event["what"] == "removed"] == [
         "the group is deleted; with its offsets: expired or group_deleted"

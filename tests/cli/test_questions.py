@@ -163,7 +163,7 @@ def test_an_instant_before_the_log_is_exit_code_4(refused, tmp_path, command):
         (["groups", "describe", *SEGMENTS], "give the groups, or --all-groups"),
         (["groups", "describe", "g", "--all-groups", *SEGMENTS], "give the groups, or --all-groups"),
         (["groups", "describe", "g", "--members", "--state", *SEGMENTS], "one of --offsets, --members and --state"),
-        (["groups", "unload", "9", *SEGMENTS], "log partition 9 does not exist"),
+        (["groups", "unload", "9", *SEGMENTS], "log partition 9 is not here"),
         (["groups", "check-commit", "g", "t", *SEGMENTS], "not TOPIC:PARTITION: 't'"),
         (["groups", "check-commit", "g", "t:0", "--codec", "brotli", *SEGMENTS], "--codec: unknown codec 'brotli'"),
         (["groups", "metadata-record", "consumer-1", *SEGMENTS], "is Consumer"),

@@ -119,4 +119,4 @@ def test_it_says_what_is_not_here_and_what_is_not_proven(tmp_path: Path, capsys:
     assert rehearse("--to", "4.3.1", "--from", "auto", *log, "--json") == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert "log partitions not here: 1" in warnings
-    assert any("nothing in the log proves" in text and "--from says otherwise" in text for text in warnings)
+    assert any("nothing in the log proves" in text and "--from sets another" in text for text in warnings)

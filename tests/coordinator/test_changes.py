@@ -315,8 +315,8 @@ def test_up_to_3_9_each_group_is_a_batch_of_its_own() -> None:
 
 def test_what_a_refused_commit_kept_from_expiring() -> None:
     history = log([commit("a"), commit("a", 1, "t", 1)], [tombstone("a")])
-    assert causes(history, profile="group_metadata_manager:3.7") == {"a/t-0": (E, D)}
-    assert causes(history, profile="group_metadata_manager:3.8") == {"a/t-0": (D,)}
+    assert causes(history, profile="group_metadata_manager:3.7.0") == {"a/t-0": (E, D)}
+    assert causes(history, profile="group_metadata_manager:3.7.1") == {"a/t-0": (D,)}
 
 
 def test_a_plan_of_ours() -> None:

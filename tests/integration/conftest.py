@@ -27,6 +27,8 @@ def broker(
     everybody = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        # A machine that stands still for a while fences no broker: that would move the groups, and end their members.
+        "broker.session.timeout.ms": "120000",
     }
     directory = tmp_path_factory.mktemp("broker")
     with EmbeddedBroker(directory, port=free_port(), java=java, jars=kafka_jars, settings=everybody) as broker:

@@ -114,8 +114,8 @@ AUDITS = [
     (
         {"transactions": TRANSACTIONS},
         f"Audit of transactions, {AUDITED}: 5 open transactions, 2 hang and hold 5 offsets of 2 groups, the oldest "
-        "since 2023-11-14 20:13:20 UTC (and running 3); 1 should have ended by now. Nothing else will end what "
-        "hangs.",
+        "since 2023-11-14 20:13:20 UTC (and running 3); 1 should have ended by now. Only an operator "
+        "ends what hangs.",
     ),
     (
         {"transactions": TRANSACTIONS.model_copy(update={"verdicts": {}, "overdue": 0})},
@@ -123,12 +123,12 @@ AUDITS = [
     ),
     (
         {"lag": LAG},
-        f"Audit of lag, {AUDITED}: 1,200 offsets, the latest is 1 d 1 h late at least; 3 of 2 groups lose unread "
-        "messages within a day; 3 would not continue (truncated 2, behind_log_start 1).",
+        f"Audit of lag, {AUDITED}: 1,200 offsets, the largest lag is at least 1 d 1 h; 3 offsets of 2 groups lose "
+        "unread messages within a day; 3 would not continue (truncated 2, behind_log_start 1).",
     ),
     (
         {"lag": LAG.model_copy(update={"longest_ms": 0, "losing": 0, "resets": {}})},
-        f"Audit of lag, {AUDITED}: 1,200 offsets, none is late for certain.",
+        f"Audit of lag, {AUDITED}: 1,200 offsets, none lags for certain.",
     ),
 ]
 

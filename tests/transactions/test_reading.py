@@ -109,6 +109,6 @@ def test_a_copy_of_the_first_partitions_gives_no_command_that_aborts(tmp_path: P
     (row,) = found.transactions.to_pylist()
     assert (row["verdict"], row["reason"], row["abort_arguments"]) == ("unknown", "not_read", None)
     assert found.notes == [
-        "how many partitions __transaction_state has is not known: the transactional ids of those that are here do not "
-        "prove it, so a producer without one may have one elsewhere"
+        "the number of partitions of __transaction_state is not known, nor proven by the transactional ids that "
+        "were read: partitions that were not read may have the ids of more producers"
     ]

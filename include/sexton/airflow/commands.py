@@ -4,7 +4,7 @@
     1, death by a signal       failed, retried: the command continues where it stopped
     2, 3, 4, 5, 6              failed, no retry
 
-In a child process, Airflow's processes import no Kafka client and no Arrow. The child gets none of Airflow's
+A child process spares Airflow's processes the import of a Kafka client and of Arrow. The child gets none of Airflow's
 environment variables, because they may contain connections and keys. It gets the client configuration of a connection
 in a private file (brokers.py).
 """

@@ -2,10 +2,10 @@
 
     <archive>/<cluster_id>/cuts/<topic_id>/<as_of_ms>.json
 
-The cut of an instant is the base offset of the first batch whose max timestamp is at or after the instant. The search
-covers what was archived up to and including the first snapshot taken at least the settle time after the instant: these
-bytes never change, so every search finds the same cut. Batches stamped more than an hour after the snapshot that
-archived them are skipped. If there is no such batch, the cut is the end of what that snapshot archived.
+The cut of an instant is the base offset of the first batch whose max timestamp is at or after the instant; batches
+stamped more than an hour after the snapshot that archived them are skipped. The search covers what was archived up to
+and including the first snapshot taken at least the settle time after the instant: these bytes never change, so every
+search finds the same cut. If it finds no batch, the cut is the end of what that snapshot archived.
 
 Not here: the search (cut_search), and the coverage of an instant (coverage).
 """
@@ -51,7 +51,7 @@ def settled_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: i
         return _read(fs, stored[0])
     window = snapshot_window(fs, root, cluster_id=cluster_id, as_of_ms=as_of_ms, settle_ms=settle_ms)
     if window.settling is None:
-        raise NoCoverage(_unsettled(window, as_of_ms, settle_ms), where=root, fix="run `sexton snapshot` then")
+        raise NoCoverage(_unsettled(window, as_of_ms, settle_ms), where=root, fix="run `sexton snapshot`")
     settled = _settle(fs, root, cluster_id, window, as_of_ms=as_of_ms, settle_ms=settle_ms)
     if settled.coverage.value == NONE:
         raise NoCoverage(f"no coverage for {as_of_ms} ms: {settled.coverage.reason}", where=root)

@@ -170,6 +170,6 @@ def _loss_alerts(new: pa.Table, hours: int) -> list[str]:
         return []
     groups, first_ms = pc.count_distinct(new["group_id"]), pc.min(new["loses_at_ms"])
     return [
-        f"{new.num_rows} offsets of {groups} groups lose messages that nobody has read within {hours} hours, the first "
+        f"{new.num_rows} offsets of {groups} groups lose unread messages within {hours} hours, the first "
         f"at {first_ms} ms: retention.ms of their topics is reached; the table time_lag has them"
     ]

@@ -106,7 +106,7 @@ def _snapshots(texts: tuple[str, str], log: LogInput) -> "Ends | None":
         raise NoCoverage("no admin snapshot answers for this instant, and the log does not either", where=where)
     (series, first), (_, last) = before, after
     if first.taken_at_ms > last.taken_at_ms:
-        raise UsageError("the first instant is after the second", where=texts[0], fix="exchange them")
+        raise UsageError("the first instant is after the second", where=texts[0], fix="swap them")
     return series, first, last
 
 

@@ -72,7 +72,7 @@ def unload(
 
     view = log.view()
     if log_partition not in view.coordinator.shards:
-        raise UsageError(f"log partition {log_partition} does not exist", where=view.where)
+        raise UsageError(f"log partition {log_partition} is not here", where=view.where)
     with working("Reading the log", is_quiet=json):
         gone = unloaded(view.coordinator, log_partition)
     view.check_read()

@@ -149,7 +149,7 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
         for line, times in Counter(sweep["log_lines"]).items():
             print_line(f"  {line}{'' if times == 1 else f' ({times} times)'}")
     kept = ([*row.values()] for row in found["kept_by_commits_in_flight"])
-    print_section(KEPT_COLUMNS, kept, "commits in flight keep, until the log has answered them:")
+    print_section(KEPT_COLUMNS, kept, "commits in flight keep, until their append completes:")
     if found["if_the_append_fails"]:
         print_line()
         print_line("if the append fails:")
@@ -164,6 +164,6 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
     sweeps = ((as_text.instant(one["started_at_ms"]), *(one[name] for name in columns)) for one in past)
     print_section(PAST_COLUMNS, sweeps)
     if past:
-        print_aside("by who led each log partition then, or else when the snapshot was taken")
+        print_aside("the coordinator led then or, if unknown, when the snapshot was taken")
     for text in (*found["blocked"], *warnings):
         print_aside(f"! {visible(text)}")

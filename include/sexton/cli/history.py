@@ -102,7 +102,7 @@ def build(
 
 
 def _archived(place: "Folder", log: LogInput) -> str:
-    """Import the segments into an archive, which stays until all instants are published; returns its URI."""
+    """Import the segments into an archive, which stays until the build is complete; returns its URI."""
     from sexton.pipeline import import_log
 
     directory, *others = map(str, log.segments or ())

@@ -42,7 +42,7 @@ def keep(
     log: Annotated[LogInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes", "as_of"})],
     policy: PolicyFile = None,
     every: str = option(
-        "--every DURATION", "How often this command runs: offsets due before the run after next are kept.", default="1h"
+        "--every DURATION", "Time between your runs: what is due before the run after next is kept.", default="1h"
     ),
     retention_minutes: RetentionMinutes = None,
     no_snapshot: bool = flag("--no-snapshot", "Use the archive as it is: something else has just taken a snapshot."),
@@ -58,7 +58,7 @@ def keep(
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
 ) -> int:
-    """Keep offsets from expiring at the broker where a hold says `keep`, without changing a committed value.
+    """Where a hold says `keep`, keep offsets from expiring at the broker, without changing a committed value.
 
     Takes a snapshot, finds what the broker would expire before the run after next, and shows how each offset would be
     kept, and what is left alone and why. With --apply, offsets of simple, KIP-848 and streams groups, and those of
@@ -68,7 +68,7 @@ def keep(
     # what would expire, and what would be done about it?
     sexton keep --policy policy.yaml --archive archive --bootstrap-servers kafka-1:9092
 
-    # do it, every hour
+    # do it; run this every hour, for example from cron
     sexton keep --policy policy.yaml --archive archive --bootstrap-servers kafka-1:9092 --apply --approved-by ann
 
     # under a standing approval, within its limits; then revoke it
@@ -83,7 +83,8 @@ def keep(
     if revoke is not None:
         return _revoke(log, revoke, json=json)
     if approval is not None and (not apply or approved_by is not None):
-        raise UsageError("it stands for --approved-by", where="--approval", fix="give it with --apply, and only one")
+        fix = "give it with --apply, without --approved-by"
+        raise UsageError("it replaces --approved-by", where="--approval", fix=fix)
     if apply and approval is None:
         check_approved(approved_by, option="--apply", what="hold")
     if not cluster.is_given:

@@ -26,7 +26,7 @@ PROFILE_HELP = (
     "group_metadata_manager (0.10.1 to 3.9) or "
     "offset_manager (0.8.2 to 0.10.0), each at a RELEASE or at its default:  "
     f"{', '.join(profiles.profile_of(name).text.partition(':')[2] for name in profiles.NAMES)}; "
-    "auto: the one that the log or the archive proves, else the newest within its bounds.  "
+    "auto: the one that the log or the archive proves, else the newest that they allow.  "
     f"Compared with brokers of {', '.join('.'.join(map(str, release)) for release in profiles.RECORDED)}; "
     "other releases follow Kafka's sources and are unproven. Default: auto; for a run, the run's."
 )

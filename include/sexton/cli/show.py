@@ -12,9 +12,9 @@ from sexton.cli.options import ArchiveUri, ClusterId, Json, PolicyFile, RunDir, 
 from sexton.cli.output import print_json, print_table
 
 app = command_group(
-    "Show a kept plan or restore, or the terms of a standing approval, as approvers see them; list the runs."
+    "Show a stored plan or restore, or the terms of a standing approval, as approvers see them; list the runs."
 )
-PlanId = Annotated[str, typer.Argument(metavar="PLAN_ID", help="SHA-256 of the plan's rows.")]
+PlanId = Annotated[str, typer.Argument(metavar="PLAN_ID", help="SHA-256 of the plan's content.")]
 RestoreId = Annotated[str, typer.Argument(metavar="RESTORE_ID", help="SHA-256 of the restore.")]
 
 

@@ -27,7 +27,7 @@ def snapshot(
     Starts where the archive ends. Only reads from the cluster. If the topic is hidden or READ on it is refused, it
     archives an admin snapshot instead (the Admin API's answers about the groups): see docs/admin-only.md.
 
-    # the embedded broker, into var/archive
+    # the broker of `make up`, into var/archive
     sexton snapshot
 
     # another cluster, into a bucket

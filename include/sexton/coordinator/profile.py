@@ -164,7 +164,7 @@ class Profile:
     # --- the offsets and groups that the sweep removes
 
     sweeps_all_that_is_due: bool = True
-    """Whether a sweep that removes one of a group's offsets removes all due ones. Before 3.8 a commit refused for its
+    """Whether a sweep that removes one of a group's offsets removes all due ones. Before 3.7.1 a commit refused for its
     metadata prevented its offset from expiring until the next load (KAFKA-16371)."""
     default_retention_minutes: int = 10_080
     """Kafka's default of offsets.retention.minutes: 7 days, 24 hours before 2.0 (KIP-186)."""
@@ -226,6 +226,8 @@ class Profile:
     accepts_older_epochs: bool = True
     """Whether a consumer group accepts a commit with an older member epoch if the member has had the partitions since
     that epoch or longer (KIP-1251, 4.3)."""
+    accepts_older_task_epochs: bool = True
+    """The same for a streams group, whose member has the partitions by its active tasks (KAFKA-19779, 4.2)."""
     has_new_transaction_errors: bool = True
     """Whether TxnOffsetCommit of version 6 may get GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319, 4.4)."""
     maps_size_errors: bool = True

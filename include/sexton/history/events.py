@@ -260,7 +260,7 @@ class EventBuilder:
             causes = ()
             if known is not None:
                 causes = removal_causes(known, keeps_offsets=bool(self._kept), profile=self._profile)
-            detail = f"it held no offset: {' or '.join(causes)}" if causes else "no operation of the coordinator"
+            detail = f"it held no offset: {' or '.join(causes)}" if causes else "no coordinator writes such a tombstone"
         self.events.append(
             Event(
                 timestamp_ms=_stamp(record),
@@ -335,7 +335,7 @@ def describe(group: Group) -> str:
 
 
 def _bytes_text(row: Undecodable) -> str:
-    """The unreadable bytes of a record, and its key and value as hex."""
+    """Why a record cannot be read, and its key and value as hex."""
     shown = (
         f"{name} {data[:_SHOWN_BYTES].hex()}{'...' if len(data) > _SHOWN_BYTES else ''} ({some(len(data), 'byte')})"
         for name, data in (("key", row.key), ("value", row.value))
@@ -351,7 +351,7 @@ def state_words(group_type: str, protocol_type: str | None, state: str, member_c
 
 
 def _with_write(rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """Pairs of the log_offset of the first row of the same write, and a row."""
+    """(log_offset of the first row of the same write, row) for each row."""
     first, stamp = 0, object()
     for row in rows:
         if row["timestamp_ms"] != stamp:
@@ -373,8 +373,8 @@ def _cause_and_plan(row: Mapping[str, object]) -> tuple[str, str]:
 def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tuple[str, ...]:
     """The possible causes of a group's removal, from its rows of offset_changes in the interval.
 
-    The last offsets that the group lost decide. If it lost none, the causes are all for which the release removes an
-    Empty group.
+    The last offsets that the group lost decide. If it lost none, every cause for which the release removes an
+    Empty group is possible.
     """
     gone = [row for row in rows if row["kind"] in DISAPPEARANCES]
     if not gone:

@@ -1,4 +1,4 @@
-"""Asks the brokers for their clock, for max.message.bytes of a topic and for offsets.retention.minutes.
+"""Asks the cluster for its clock, for max.message.bytes of a topic and for offsets.retention.minutes.
 
 Verdicts and writes need these values. Only the active controller reports its clock, in DescribeQuorum (KIP-836). The
 clocks of brokers show in the timestamps that they wrote.

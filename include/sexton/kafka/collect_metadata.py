@@ -44,7 +44,7 @@ def collect_metadata(
         acl = session.missing_acl("TOPIC_AUTHORIZATION_FAILED", "Metadata")
         warnings.append(f"not every topic can be seen, so none is considered deleted: {acl}")
     elif not cluster.is_whole:
-        warnings.append("some topics are being made or deleted, or have no leader: none is considered deleted")
+        warnings.append("some topics are being created or deleted, or have no leader: none is considered deleted")
     record = ClusterMetadata(
         taken_at_ms=taken_at_ms,
         cluster_id=cluster.cluster_id,
@@ -63,7 +63,7 @@ def collect_metadata(
 
 
 def log_ends(session: ClusterSession, topic: Topic) -> list[LogEnds]:
-    """Begin and end of every partition that has a leader, in order of partitions."""
+    """Start and end of every partition that has a leader, in order of partitions."""
     starts = list_offsets(session, [topic], timestamp=EARLIEST)
     ends = list_offsets(session, [topic], timestamp=LATEST)
     stable = list_offsets(session, [topic], timestamp=LATEST, isolation=READ_COMMITTED)

@@ -78,7 +78,7 @@ class FetchedBatches:
 class Frames:
     """The batches of one answer that begin in a range: bytes [start_byte, end_byte); no batch when the two are equal.
 
-    `next_offset` is the offset after the last complete batch, also if that batch belongs to an earlier range; None if
+    `next_offset` is the offset after the last complete batch, even if that batch belongs to an earlier range; None if
     the answer has no complete batch below the range's end. `is_last`: a batch at or above the range's end follows.
     `leader_epoch` is that of the last batch in the range, -1 when there is none or it is unknown.
     """

@@ -45,7 +45,7 @@ def publish(
         if differing := [name for name in _JUDGED_BY if done.row[name] != facts[name]]:
             raise UsageError(
                 f"run {run.run_id} is published already, with another {' and '.join(differing)}",
-                fix="a run id has one result: clear it from replay_groups on, by hand give another --run-id",
+                fix="in Airflow, clear replay_groups and all later tasks; by hand, give another --run-id",
             )
         drop_branch(lake, run, tables)
         return done
@@ -169,7 +169,7 @@ def _write_rows(lake: Lake, run: RunKey, rows: Sequence[Mapping[str, Any]]) -> N
 
 
 def _main(table: "IcebergTable") -> int:
-    """The current snapshot of main; every table starts with one."""
+    """The current snapshot of main; a published table has one."""
     snapshot = table.current_snapshot()
     assert snapshot is not None, "a table without a snapshot"
     return int(snapshot.snapshot_id)

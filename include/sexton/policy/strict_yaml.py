@@ -16,7 +16,7 @@ from sexton.policy.diagnostics import Diagnostic, shown
 MAX_BYTES = 256 << 10
 MAX_DEPTH = 12
 _TEXT = "tag:yaml.org,2002:str"
-_NO_ANCHORS = "a policy has no anchors and aliases"
+_NO_ANCHORS = "a policy has no anchors or aliases"
 _NULL = "tag:yaml.org,2002:null"
 
 Loc = tuple[str | int, ...]
@@ -138,10 +138,11 @@ def _report(document: YamlDocument, line: int, what: str, fix: str) -> None:
 def _report_syntax(document: YamlDocument, text: str, error: yaml.YAMLError) -> None:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        line, what = (mark.line + 1 if mark else 1), str(error.problem or error.context)
+        line, what = (mark.line + 1 if mark else 1), ", ".join(part for part in (error.context, error.problem) if part)
     elif isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position) + 1
         what = f"a character that YAML does not allow: U+{int(error.character):04X}"
     else:
         line, what = 1, str(error)
-    _report(document, line, f"this is not YAML: {what}", "see where the indentation, a quote or a bracket does not fit")
+    fix = "see where the indentation, a quote or a bracket does not fit"
+    _report(document, line, f"not valid YAML for a policy: {what}", fix)

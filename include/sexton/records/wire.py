@@ -180,7 +180,7 @@ def array_reader(wire_name: str, read_item: Reader, *, compact: bool, nullable: 
         if isinstance(buf, Measured):
             buf.items += count
             if buf.items > MAX_ITEMS:
-                raise TooManyItems(f"{buf.items:,} items in {len(buf):,} bytes, of which {MAX_ITEMS:,} are decoded")
+                raise TooManyItems(f"{buf.items:,} items in {len(buf):,} bytes: at most {MAX_ITEMS:,} can be decoded")
         items = []
         for _ in range(count):
             item, pos = read_item(buf, pos)

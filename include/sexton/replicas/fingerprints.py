@@ -146,8 +146,8 @@ class Wanted:
 
 
 def runs_of(data: Bytes, frames: Int64s, *, cap_bytes: int) -> Iterator[tuple[Int64s, Bytes]]:
-    """The good batches of format 2 among `frames`: pairs of consecutive batches (rows as in `kernels.layout`) and their
-    inflated records."""
+    """The good batches of format 2 among `frames`, in runs of consecutive batches: (rows as in `kernels.layout`, their
+    inflated records)."""
     batches = np.empty((len(frames), L.BATCH_COLUMNS), np.int64)
     begin, filled = 0, 0
     while begin < len(frames):

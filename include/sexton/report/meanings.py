@@ -21,7 +21,7 @@ BROKER_REASONS: Mapping[str, str] = {
     "sweep_blocked": "when it is due, the broker's sweep of this log partition fails, so nothing expires there",
     "load_would_fail": "no coordinator holds it: the load of this log partition would fail or never end",
     "share_group": "share groups keep their state elsewhere: the coordinator never expires it here",
-    "between_snapshots": "committed, or its group emptied, between two admin snapshots: early enough or too late",
+    "between_snapshots": "committed, or its group emptied, between two admin snapshots: it may be due or not",
     "overdue": "it should be gone and is there: a commit or a member that no admin snapshot saw, or a longer retention",
     "not_answered": "the coordinator did not answer about the group, or refused",
 }
@@ -187,19 +187,17 @@ def transactions_text(found: "TransactionCounts") -> str:
     groups = f"{some(found.hanging_offsets, 'offset')} of {some(found.hanging_groups, 'group')}"
     verb = "hangs and holds" if found.hanging == 1 else "hang and hold"
     rest = f" (and {others})" if others else ""
-    return f"{start}, {count(found.hanging)} {verb} {groups}{since}{rest}{overdue}. Nothing else will end what hangs."
+    return f"{start}, {count(found.hanging)} {verb} {groups}{since}{rest}{overdue}. Only an operator ends what hangs."
 
 
 def lag_text(found: "LagCounts") -> str:
     """The result of the newest audit of lag: the largest lag, what is lost, what would reset."""
-    late = (
-        f"the latest is {duration(found.longest_ms)} late at least" if found.longest_ms else "none is late for certain"
-    )
+    late = f"the largest lag is at least {duration(found.longest_ms)}" if found.longest_ms else "none lags for certain"
     notes = [f"Audit of lag, {instant(found.as_of_ms)}: {some(found.offsets, 'offset')}, {late}"]
     if found.losing:
         verb = "loses" if found.losing == 1 else "lose"
         groups = some(found.losing_groups, "group")
-        notes.append(f"{count(found.losing)} of {groups} {verb} unread messages within a day")
+        notes.append(f"{some(found.losing, 'offset')} of {groups} {verb} unread messages within a day")
     if found.resets:
         reasons = ", ".join(f"{reason} {count(number)}" for reason, number in found.resets.items())
         notes.append(f"{count(sum(found.resets.values()))} would not continue ({reasons})")

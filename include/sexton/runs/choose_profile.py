@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 AUTO = "auto"
 AMBIGUOUS = "ambiguous"
 _PREVIEW = (
-    "nothing in the log proves 4.0 or later: the new coordinator of 3.8 and 3.9, a preview, writes such records, too "
+    "the record types do not prove 4.0 or later: the new coordinator of 3.8 and 3.9, a preview, writes them, too  "
     f"(--profile {group_coordinator.NAME}:3.9)"
 )
 _FIRST_NEW_TYPE, _LAST_NEW_TYPE = 3, 24
@@ -62,7 +62,7 @@ class ProfileEvidence:
     format_0: int
     format_1: int
     record_types: frozenset[int]
-    """Types of the group records, also types that the reader's profile does not know."""
+    """Types of the group records, even those that the reader's profile does not know."""
     version_4: bool
     """Offset values of version 4, written from 4.1 on."""
     legacy_records: int
@@ -131,8 +131,8 @@ def of_version(broker_version: str, glimpse: Callable[[], Iterable[ProfileEviden
         profile=profiles.profile_of(f"{group_coordinator.NAME}:{broker_version}"),
         source=f"{source}, and records of consumer groups",
         open_points=[
-            f"records of consumer groups: taken for the new coordinator of {broker_version}; if it has been switched "
-            f"off since, --profile {profile.name}:{broker_version}"
+            f"records of consumer groups show the new coordinator of {broker_version}; if it has been switched "
+            f"off since, use --profile {profile.name}:{broker_version}"
         ],
     )
 
@@ -262,5 +262,5 @@ def _proven(profile: str, proof: str) -> Choice:
 def ambiguous(profile: Profile = profiles.NEWEST, reasons: Sequence[str] = ()) -> Choice:
     """The newest possible profile, unproven; `reasons` say what bounds the release."""
     taken = "the newest" if profile == profiles.NEWEST else f"{profile.text} ({'; '.join(reasons)})"
-    unknown = f"nothing in the log proves whose coordinator wrote it: taken for {taken}; --profile says otherwise"
+    unknown = f"nothing in the log proves which coordinator wrote it: taken for {taken}; --profile sets another"
     return Choice(profile=profile, source=AMBIGUOUS, open_points=[unknown])

@@ -1,6 +1,6 @@
 """The possible releases of a broker, from what it wrote and when; every bound has its reason.
 
-Dates are those of release tags, up to eight days before the announcement. Earlier snapshots and release candidates are
+Dates are those of release tags, up to eight days before the announcement. Earlier builds and release candidates are
 ignored. The broker's clock is trusted unless it is contradicted: no broker wrote record format 2 before 0.11.
 """
 
@@ -65,7 +65,7 @@ class ReleaseBounds:
         found, newest = self, release_at(newest_ms)
         if group_versions and max(group_versions) < _GROUP_VALUES_OF_2_3:
             release, whose = ((2, 2), "2.1 and 2.2") if 2 in group_versions else ((2, 0), "releases before 2.1")
-            why = f"no group value is newer than version {max(group_versions)}, the inter-broker protocol's of {whose}"
+            why = f"no group value is above version {max(group_versions)}, as in the inter-broker protocol of {whose}"
             found = found.and_to(release, why)
         return found if newest is None else found.and_to(newest, f"the newest record is of {day_of(newest_ms)}")
 
@@ -90,7 +90,7 @@ def release_at(instant_ms: int) -> Release | None:
 def release_of_level(metadata_version: int) -> tuple[Release | None, bool]:
     """(release that introduced a level of metadata.version, whether it is exactly that release); None below 1.
 
-    A level above the last known one may be of any later release.
+    The last known level or a higher one may be of a later release.
     """
     release = max((release for level, release in _METADATA_VERSIONS.items() if level <= metadata_version), default=None)
     return release, release is not None and metadata_version < max(_METADATA_VERSIONS)

@@ -95,14 +95,16 @@ def _notes(states: KnownStates | None, judgement: Judgement, asked: Producers | 
         notes.append(f"{TRANSACTIONS_TOPIC} was not read, so the ids of the open transactions are unknown")
     elif states and states.partition_count is None and judgement.of("unknown"):
         notes.append(
-            f"how many partitions {TRANSACTIONS_TOPIC} has is not known: the transactional ids of those that are here "
-            "do not prove it, so a producer without one may have one elsewhere"
+            f"the number of partitions of {TRANSACTIONS_TOPIC} is not known, nor proven by the transactional ids that "
+            "were read: partitions that were not read may have the ids of more producers"
         )
     for part in states.partitions if states else ():
         if part.failure:
             notes.append(f"{TRANSACTIONS_TOPIC}-{part.log_partition}: a coordinator's load ends early: {part.failure}")
         if part.skipped:
-            notes.append(f"{TRANSACTIONS_TOPIC}-{part.log_partition}: {part.skipped} records of unknown versions")
+            notes.append(
+                f"{TRANSACTIONS_TOPIC}-{part.log_partition}: {part.skipped} records of unknown versions were skipped"
+            )
     if asked is not None and (silent := {one.transaction.log_partition for one in judgement.judged} - asked.keys()):
         parts = ", ".join(map(str, sorted(silent)))
         notes.append(f"log partitions {parts}: no broker said what is open there; clocks decide what is recent")

@@ -75,7 +75,7 @@ def _read(done: "subprocess.CompletedProcess[bytes]") -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        raise SextonError(f"the question could not be answered (exit code {done.returncode})") from None
+        raise SextonError(f"the process ended without an answer (exit code {done.returncode})") from None
     if "error" in answer:
         raise (
             BadQuestion(answer["mistakes"] or [answer["error"]]) if answer["is_usage"] else SextonError(answer["error"])

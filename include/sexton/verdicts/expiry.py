@@ -72,8 +72,8 @@ def sweep_block(
 
 
 def under_block(verdicts: pa.Table, block: SweepBlock | None, *, now_ms: int) -> pa.Table:
-    """`verdicts`, corrected if a group makes every sweep from `block.from_ms` on (None: ever) fail: offsets that would
-    be removed from then on are kept. With NOT_LOADED all offsets are kept."""
+    """`verdicts`, corrected if a group makes all sweeps fail, or all from `block.from_ms` on: offsets that these sweeps
+    would remove are kept. With NOT_LOADED all offsets are kept."""
     if block is None:
         return verdicts
     goes = pc.if_else(pc.equal(verdicts["broker_verdict"], "expire"), now_ms, verdicts["broker_expires_at_ms"])
@@ -108,7 +108,7 @@ def judge_unblocked(
 
     Failing sweeps are ignored here: `under_block` corrects the verdicts for them. Columns: the key, broker_verdict
     (keep, expire), broker_reason, broker_expires_at_ms (NULL if only an event can make the offset expire),
-    base_timestamp_ms (NULL with an explicit expiry), changes_by and left_topic (see `coordinator.expiry`).
+    base_timestamp_ms (NULL with an explicit expiry), changes_by and left_topic (as in offset_verdicts).
     """
     at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks())
     of_group = {name: groups[name].combine_chunks().take(at.combine_chunks()) for name in _GROUP_COLUMNS}

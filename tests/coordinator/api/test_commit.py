@@ -14,7 +14,14 @@ from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.log.message_set import encode_message_set
 from sexton.records import kafka_uuid
 from tests.coordinator.api.broker import WAYS, coordinator_of, one_log
-from tests.coordinator.group_records import CLASSIC_MEMBER, consumer_member_fields
+from tests.coordinator.group_records import (
+    CLASSIC_MEMBER,
+    STREAMS,
+    assigned,
+    consumer_member_fields,
+    streams_member,
+    topology,
+)
 from tests.log_builder import TOPIC_IDS, classic_fields, commit, group_entry, offset_key, offset_value, subscription
 
 NEWEST = "group_coordinator:4.3.1"
@@ -184,6 +191,36 @@ def test_an_older_epoch_is_taken_where_the_partition_was_already_its(epoch, part
     assert asked(older, *places, member_id="m", generation=epoch) == (0 if epoch == 5 else 113)
     nameless = [CommitPartition(topic="t", partition=n) for n in partitions]
     assert asked(broker, *nameless, member_id="m", generation=epoch) == (0 if epoch == 5 else 113)
+
+
+def tasks(subtopology_id, **since):
+    """Tasks by partition, `p3=5`: 3 since epoch 5."""
+    partitions = [int(name[1:]) for name in since]
+    return [{"subtopology_id": subtopology_id, "partitions": partitions, "assignment_epochs": [*since.values()]}]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_older_epoch_is_taken_where_the_task_was_already_active(way):
+    """StreamsGroup.createAssignmentEpochValidator, from 4.2 on: by the topics that the task's subtopology reads."""
+    held = {"active": tasks("0", p0=3, p1=5), "standby": tasks("0", p2=1), "revoking": tasks("0", p3=2)}
+    records = [STREAMS, streams_member(), assigned(epoch=5, **held)]
+    broker = one_log(*records, topology(), profile=profile_of("group_coordinator:4.2.2"), way=way)
+    places = {
+        (4, "t", 0): 0, (3, "t", 0): 0, (2, "t", 0): 113, (4, "t", 1): 113, (5, "t", 1): 0, (2, "t", 3): 0,
+        (4, "t", 2): 113, (4, "t", 9): 113, (4, "repartition", 0): 0, (4, "sink", 0): 113, (6, "t", 0): 113,
+    }  # fmt: skip
+
+    def answers(broker):
+        return {
+            (epoch, topic, n): int(asked(broker, CommitPartition(topic=topic, partition=n), **member(epoch)))
+            for epoch, topic, n in places
+        }
+
+    assert answers(broker) == places
+    only_current = {place: 0 if place[0] == 5 else 113 for place in places}
+    assert answers(one_log(*records, profile=broker.profile, way=way)) == only_current  # without a topology
+    before = one_log(*records, topology(), profile=profile_of("group_coordinator:4.1.2"), way=way)
+    assert answers(before) == only_current
 
 
 def test_one_too_large_partition_does_not_hide_a_stale_epoch():

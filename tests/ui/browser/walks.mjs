@@ -412,7 +412,7 @@ const incident = async () => {
 // The form of a DAG that has to be given something, and what came of it.
 const lastMonth = async () => {
   const page = await enter("admin", { width: 1100, height: 820 });
-  await step("Open *Dags, offset_history*, press *Trigger*, and fill in *From*, *To* and *Minutes from instant to instant*.", async () => {
+  await step("Open *Dags, offset_history*, press *Trigger*, and fill in *From*, *To* and *Minutes between instants*.", async () => {
     await dag(page, "offset_history");
     await form(page);
     told.untouched = await send(page).isEnabled();

@@ -210,9 +210,8 @@ def _modern_error(
 ) -> Error:
     """ConsumerGroup.validateOffsetCommit, StreamsGroup.validateOffsetCommit.
 
-    From 4.3 on consumer groups accept an older epoch if the member has had every partition since that epoch or longer.
-    Streams groups do so from 4.2 on, but no record has the epoch at which a member got a task: such a commit counts as
-    stale.
+    An older epoch is accepted if the member has had every partition since that epoch or longer: by consumer groups from
+    4.3 on, by streams groups (their active tasks) from 4.2 on.
     """
     members = view.members(group.group_id)
     if commit.generation < 0 and not members:
@@ -230,12 +229,11 @@ def _modern_error(
         return Error.UNKNOWN_SERVER_ERROR
     if commit.generation == epoch:
         return Error.NONE
-    may_be_older = group.group_type == "Consumer" and profile.accepts_older_epochs
+    is_streams = group.group_type == "Streams"
+    may_be_older = profile.accepts_older_task_epochs if is_streams else profile.accepts_older_epochs
     if may_be_older and commit.generation < epoch:
-        since = [
-            None if item.topic_id is None else member.assignment_epochs.get((item.topic_id, item.partition))
-            for item in asked
-        ]
+        places = [(item.topic if is_streams else item.topic_id or "", item.partition) for item in asked]
+        since = [member.assignment_epochs.get(place) for place in places]
         if all(assigned is not None and commit.generation >= assigned for assigned in since):
             return Error.NONE
     return stale_error(member)

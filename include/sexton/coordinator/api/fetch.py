@@ -150,7 +150,7 @@ def _answer(asked: AskedPartition, stored: StoredOffset | None, *, is_unstable: 
 def _member_error(view: PartitionView, group_id: str, member_id: str | None, member_epoch: int) -> Error:
     """ConsumerGroup.validateOffsetFetch, StreamsGroup.validateOffsetFetch.
 
-    Both throw on a null member id with an epoch, and on a streams member without an epoch.
+    Both throw on a null member id with an epoch, the latter also on a member without an epoch.
     """
     group = view.group(group_id)
     if group is None or group.group_type not in ("Consumer", "Streams") or (member_id is None and member_epoch < 0):
@@ -166,7 +166,7 @@ def _member_error(view: PartitionView, group_id: str, member_id: str | None, mem
 
 
 def stale_error(member: LoadedMember) -> Error:
-    """The answer to a member with a wrong epoch; classic members of a consumer group have no epochs.
+    """The answer to a member with a wrong epoch; classic members of a consumer group use generations.
 
     Only classic members have a session timeout in their record.
     """

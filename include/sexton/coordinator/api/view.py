@@ -57,8 +57,8 @@ class LoadedMember:
     assignment: tuple[str, ...] | None = None
     """`<topic, topic id or subtopology>-<partition>` each."""
     assignment_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The member epoch since which the member has each partition, by (topic id, partition); empty without such epochs
-    in its record (KIP-1251)."""
+    """The member epoch since which the member has each partition, by (topic id, partition), in a streams group by
+    (topic, partition); empty without such epochs in its record (KIP-1251, KAFKA-19779)."""
     rebalance_timeout_ms: int | None = None
     member_metadata: bytes | None = None
     """The subscription of a classic group's member, as the member sent it; None for other types."""

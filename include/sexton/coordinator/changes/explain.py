@@ -154,7 +154,7 @@ def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: Wr
             "coordinator"
         )
     elif not write.is_whole:
-        parts.append("records before it are missing, so few causes can be ruled out")
+        parts.append("not all earlier records were read, so few causes are ruled out")
     parts += [_dueness(removal, context), _stamped_1970(removal)]
     if ChangeKind.TOPIC_DELETED in causes:
         _, after = topics_around(context)
@@ -188,4 +188,4 @@ def _dueness(removal: GroupRemoval, context: WriteContext) -> str:
         for key, offset in removal.kept.items()
     )
     text = "due" if due == len(removal.removed) else f"{due} of them due" if due else "not due"
-    return f"{text}, and {left} more that stayed" if left else text
+    return f"{text}, but {left} due ones stayed" if left else text

@@ -177,7 +177,7 @@ def set_change(key: OffsetKey, old: StoredOffset | None, new: StoredOffset, know
 
 
 def restored_by(known: ChangeEvidence, key: OffsetKey, at_ms: int | None) -> str | None:
-    """The plan that restored a value; None if a client committed it, also if `sexton keep` has repeated that commit."""
+    """The plan that restored a value; None if a client committed it, even if `sexton keep` has repeated that commit."""
     action = action_at([each for each in known.restored.get(key, ()) if not each.keeps], at_ms)
     return None if action is None else action.plan_id
 

@@ -50,6 +50,7 @@ DATED_RULES: DatedRules = (
             "describes_revoking": False,
             "drops_topics_by_id": False,
             "accepts_older_epochs": False,
+            "accepts_older_task_epochs": False,
             "converts_streams_groups": False,
             "has_new_transaction_errors": False,
         },
@@ -84,6 +85,7 @@ DATED_RULES: DatedRules = (
         {
             "refuses_repeats": frozenset({8}),
             "checks_task_epochs": True,
+            "accepts_older_task_epochs": True,
             "validated_topology_epoch": 0,
             "converts_streams_groups": True,
         },

@@ -84,7 +84,7 @@ DATED_RULES: DatedRules = (
     ((2, 8), {"says_schema": False}),
     ((3, 0), {"instances_may_repeat": False, "validates_commits_alike": True}),
     ((3, 4, 1), {"skips_unknown_types": True, "value_versions": {0: 4, 1: 4, 2: 4}}),
-    ((3, 8), {"sweeps_all_that_is_due": True}),
+    ((3, 7, 1), {"sweeps_all_that_is_due": True}),
 )
 """Not modelled: 0.11.0.0 installs groups every 5 MiB while it reads and does not replace them later, so that it serves
 old offsets of larger logs (KAFKA-5600, fixed in 0.11.0.1).

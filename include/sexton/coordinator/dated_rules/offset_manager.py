@@ -58,6 +58,7 @@ DATED_RULES: DatedRules = (
             "hides_loading": False,
             "validates_commits_alike": False,
             "accepts_older_epochs": False,
+            "accepts_older_task_epochs": False,
             "maps_size_errors": False,
             "maps_replica_errors": False,
             "has_storage_errors": False,

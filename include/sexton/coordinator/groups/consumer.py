@@ -119,10 +119,9 @@ class ConsumerGroup(ModernGroup):
                 state=value.state,
                 assigned=partitions_by_topic(value.assigned_partitions),
                 revoking=partitions_by_topic(value.partitions_pending_revocation),
-                assignment_epochs={
-                    **epochs_by_partition(value.partitions_pending_revocation, value.member_epoch),
-                    **epochs_by_partition(value.assigned_partitions, value.member_epoch),
-                },
+                assignment_epochs=epochs_by_partition(
+                    "topic_id", value.member_epoch, value.partitions_pending_revocation, value.assigned_partitions
+                ),
             )
         )
 

@@ -156,9 +156,9 @@ class Member:
     subscribed_topics: frozenset[str] | None = frozenset()
     assigned: Mapping[Any, frozenset[int]] = field(default_factory=dict)
     revoking: Mapping[Any, frozenset[int]] = field(default_factory=dict)
-    assignment_epochs: Mapping[tuple[UUID, int], int] | None = None
-    """The member epoch since which the member has each partition, including partitions to be revoked; None where no
-    record stores it."""
+    assignment_epochs: Mapping[tuple[Any, int], int] | None = None
+    """The member epoch since which the member has each partition, by topic id, or each active task, by subtopology,
+    including what it has yet to revoke; None where no record stores it."""
 
 
 class ModernGroup(Group):
@@ -274,7 +274,9 @@ class ModernGroup(Group):
 
     def delete_assignment(self, member_id: str) -> None:
         """Remove a member's assignment, and give it the epoch of a leaving member."""
-        self.members[member_id] = replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={})
+        member = self.members[member_id]
+        epochs = member.assignment_epochs and {}
+        self.members[member_id] = replace(member, member_epoch=LEAVE_EPOCH, assigned={}, assignment_epochs=epochs)
 
     def check_deletable(self, member_id: str) -> None:
         """Throw unless the member's assignment and target have been deleted before it."""
@@ -327,6 +329,10 @@ class ModernGroup(Group):
         """A member's assignment as describe requests show it, by topic id or subtopology."""
         return member.assigned
 
+    def epochs_of_partitions(self, epochs: Mapping[tuple[Any, int], int]) -> Mapping[tuple[Any, int], int]:
+        """A member's `assignment_epochs` by what a commit names: topic id, or topic."""
+        return epochs
+
     def member_row(self, member: Member) -> dict[str, Any]:
         row = self.common_row(member, member.subscribed_topics) | {
             "rack_id": member.rack_id,
@@ -334,7 +340,7 @@ class ModernGroup(Group):
             "assignment": assignment_text(self.described_assignment(member)),
         }
         if member.assignment_epochs is not None:
-            epochs = sorted(member.assignment_epochs.items())
+            epochs = sorted(self.epochs_of_partitions(member.assignment_epochs).items())
             row["assignment_epochs"] = [f"{id_text(topic)}-{number}@{epoch}" for (topic, number), epoch in epochs]
         return row
 
@@ -364,14 +370,16 @@ def partitions_by_topic(parts: Iterable[TopicPartitions | EpochedTopicPartitions
     return {part.topic_id: frozenset(part.partitions) for part in parts}
 
 
-def epochs_by_partition(parts: Iterable[EpochedTopicPartitions], member_epoch: int) -> dict[tuple[UUID, int], int]:
-    """The epoch since which a member has each partition; the member epoch if the record has no such epochs
-    (KIP-1251)."""
+def epochs_by_partition(owner: str, member_epoch: int, *lists: Sequence[Any]) -> dict[tuple[Any, int], int]:
+    """The epoch since which a member has each partition or task, by the field `owner`, a topic id or subtopology; the
+    member epoch if the record has no such epochs (KIP-1251, KAFKA-19779). For a repeated owner the last entry of a list
+    counts, and entries of the last list before those of others."""
     found = {}
-    for part in {part.topic_id: part for part in parts}.values():
-        numbers, epochs = part.partitions, part.assignment_epochs or ()
-        since = epochs if len(epochs) == len(numbers) else [max(member_epoch, 0)] * len(numbers)
-        found.update({(part.topic_id, number): epoch for number, epoch in zip(numbers, since, strict=True)})
+    for parts in lists:
+        for own, part in {getattr(part, owner): part for part in parts}.items():
+            numbers, epochs = part.partitions, part.assignment_epochs or ()
+            since = epochs if len(epochs) == len(numbers) else [max(member_epoch, 0)] * len(numbers)
+            found.update({(own, number): epoch for number, epoch in zip(numbers, since, strict=True)})
     return found
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sexton.coordinator.groups.assignment_epochs import TASK_KINDS, TaskOwners, Tasks
-from sexton.coordinator.groups.group import Member, ModernGroup, refuse_duplicates
+from sexton.coordinator.groups.group import Member, ModernGroup, epochs_by_partition, refuse_duplicates
 from sexton.coordinator.profile import Profile
 from sexton.errors import TransitionError
 from sexton.records import Key, MemberKey, Value
@@ -43,7 +43,8 @@ class StreamsGroup(ModernGroup):
         super().__init__(group_id, profile)
         self.validated_topology_epoch = profile.validated_topology_epoch
         self.topology_epoch: int | None = None
-        self.source_topics: frozenset[str] | None = None
+        self.subtopologies: Mapping[str, str] | None = None
+        """Source topic -> the subtopology that reads it; None without a topology."""
         self._owners = None if profile.newer_owners_win else TaskOwners()
 
     @property
@@ -53,7 +54,7 @@ class StreamsGroup(ModernGroup):
 
     @property
     def subscribed_topics(self) -> Collection[str] | None:
-        return None if self.validated_topology_epoch is None else self.source_topics
+        return None if self.validated_topology_epoch is None else self.subtopologies
 
     def is_subscribed(self, topic: str) -> bool:
         return not self.is_empty and super().is_subscribed(topic)
@@ -80,7 +81,7 @@ class StreamsGroup(ModernGroup):
 
     def replay_tombstone(self, record_type: int, key: Key) -> None:
         if record_type == _TOPOLOGY_TYPE:
-            self.topology_epoch = self.source_topics = None
+            self.topology_epoch = self.subtopologies = None
         else:
             super().replay_tombstone(record_type, key)
 
@@ -110,10 +111,11 @@ class StreamsGroup(ModernGroup):
         if value.epoch < 0:
             raise TransitionError("Topology epoch must be non-negative.")
         self.topology_epoch = value.epoch
-        self.source_topics = frozenset[str]().union(
-            *(subtopology.source_topics for subtopology in subtopologies),
-            *([topic.name for topic in subtopology.repartition_source_topics] for subtopology in subtopologies),
-        )
+        self.subtopologies = {
+            topic: subtopology.subtopology_id
+            for subtopology in subtopologies
+            for topic in (*subtopology.source_topics, *(one.name for one in subtopology.repartition_source_topics))
+        }
 
     def _describe_member(self, member_id: str, value: StreamsGroupMemberMetadataValue) -> None:
         refuse_duplicates(tag.key for tag in value.client_tags)
@@ -143,7 +145,17 @@ class StreamsGroup(ModernGroup):
             member_epoch=value.member_epoch,
             state=value.state,
             assigned=_named(_by_subtopology(assigned)),
+            assignment_epochs=epochs_by_partition("subtopology_id", value.member_epoch, revoking[0], assigned[0]),
         )
+
+    def epochs_of_partitions(self, epochs: Mapping[tuple[Any, int], int]) -> Mapping[tuple[Any, int], int]:
+        """By source topic: a commit names no task (StreamsGroup.createAssignmentEpochValidator)."""
+        return {
+            (topic, number): epoch
+            for topic, owner in (self.subtopologies or {}).items()
+            for (subtopology_id, number), epoch in epochs.items()
+            if subtopology_id == owner
+        }
 
     def _check_tasks(self, assigned: "_TasksByKind", revoking: "_TasksByKind") -> None:
         if 22 in self.profile.refuses_repeats:

@@ -200,7 +200,7 @@ class RestorePlan:
         fields["keeps"] = head.get("keeps", False)
         found = cls(**fields, rows=tuple(map(RestoreRow.from_row, rows)))
         if list(found.rows) != in_order(found.rows) or found.to_bytes() != data:
-            raise ValueError("not written as a restore is")
+            raise ValueError("not in canonical form")
         return found
 
 
@@ -210,7 +210,7 @@ def restore_folder(root: str, cluster_id: str, restore_id: str) -> str:
 
 
 def keep_restore(fs: pafs.FileSystem, root: str, plan: RestorePlan) -> str:
-    """Store a restore in the archive at `root` and return its restore_id. An existing file stays unchanged."""
+    """Store a restore in the archive at `root` and return its restore_id. An intact file stays unchanged."""
     restore_id, data = plan.restore_id, plan.to_bytes()
     path = f"{restore_folder(root, plan.cluster_id, restore_id)}/{FILE}"
     if not is_file(fs, path) or read_file(fs, path) != data:

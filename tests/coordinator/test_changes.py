@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from sexton.coordinator.changes.group_removal_causes import possible_removals
 from sexton.coordinator.changes.model import Change, ChangeEvidence, OwnAction, TopicsAt
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
@@ -398,3 +399,22 @@ def test_another_release_is_suspected_before_a_producer() -> None:
     profile = profile_of("group_coordinator")
     (row,) = changes(load([], cap_bytes=CAP_BYTES, profile=profile), [log], known=ChangeEvidence(), cap_bytes=CAP_BYTES)
     assert "no operation of group_coordinator:4.3.1 writes that: another release did (--profile)" in str(row.evidence)
+
+
+@pytest.mark.parametrize(
+    "profile, operations",
+    [
+        ("offset_manager:0.9", ["last_member_left"]),
+        ("group_metadata_manager:0.10.1", ["expired"]),
+        ("group_metadata_manager:0.10.2", ["expired", "topic_deleted"]),
+        ("group_metadata_manager:1.1", ["expired", "group_deleted", "topic_deleted"]),
+        ("group_metadata_manager:3.9", ["expired", "group_deleted", "deleted", "topic_deleted"]),
+        ("group_coordinator:4.3.1", ["expired", "group_deleted"]),
+    ],
+)
+def test_what_removes_an_empty_group_without_offsets(profile: str, operations: list[str]) -> None:
+    """Up to 3.9 also what else calls cleanupGroupMetadata; a group that never had a generation has no tombstone."""
+    rules = profile_of(profile)
+    assert list(possible_removals(rules)) == operations
+    without = [one for one in operations if one in ("group_deleted", "last_member_left")]
+    assert list(possible_removals(rules, is_swept=False)) == without

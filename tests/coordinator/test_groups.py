@@ -120,6 +120,29 @@ def test_a_malformed_subscription_leaves_the_group_as_it_was():
     assert rows(groups) == snapshot
 
 
+TOO_SHORT = {"topic": "0000 00000001 0005 6162", "before the last topic": "0000 00000009 0001 61"}
+ALWAYS_BAD = {"no topic": "0000 00000001 ffff", "user data": "0000 00000000 0000000a 00"}
+
+
+@pytest.mark.parametrize("name", [*TOO_SHORT, *ALWAYS_BAD])
+@pytest.mark.parametrize(
+    "release, fails_on",
+    [
+        ("2.6.3", []), ("2.7.0", ALWAYS_BAD), ("2.8.1", ALWAYS_BAD), ("2.8.2", [*TOO_SHORT, *ALWAYS_BAD]),
+        ("3.0.1", ALWAYS_BAD), ("3.0.2", [*TOO_SHORT, *ALWAYS_BAD]), ("3.1.1", ALWAYS_BAD), ("3.2.1", ALWAYS_BAD),
+        ("3.2", [*TOO_SHORT, *ALWAYS_BAD]), ("3.9", [*TOO_SHORT, *ALWAYS_BAD]), ("4.2.2", []),
+    ],
+)  # fmt: skip
+def test_which_subscriptions_end_a_load(release, fails_on, name):
+    """ByteBufferAccessor.readArray checks sizes since 2.8.2, 3.0.2, 3.1.2 and 3.2.2."""
+    entry = classic(("m", bytes.fromhex((TOO_SHORT | ALWAYS_BAD)[name])))
+    if name in fails_on:
+        with pytest.raises(LogError, match=r"Error reading|Tried to allocate|non-nullable"):
+            replay(entry, release=release)
+    else:
+        assert replay(entry, release=release).by_id["g"].subscribed_topics is None
+
+
 @pytest.mark.parametrize(
     "fields, known",
     [

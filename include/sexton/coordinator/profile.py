@@ -32,6 +32,9 @@ class Subscriptions(StrEnum):
 
     FAIL = "fail"
     """The subscription ends the load, unless its bytes end inside a number."""
+    FAIL_UNLESS_SHORT = "fail_unless_short"
+    """As FAIL, but the topics are also unknown if the bytes end inside a topic or before the last one (2.7.0 to 2.8.1,
+    3.0.1, 3.1.1 and 3.2.1)."""
     UNKNOWN = "unknown"
     """The load continues; the coordinator does not know the topics (KAFKA-20570)."""
     UNREAD = "unread"
@@ -103,6 +106,8 @@ class Profile:
     """Whether a group value may name a static member's instance twice (up to 2.8)."""
     says_schema: bool = False
     """Whether messages about an unknown version say "schema" (up to 2.7)."""
+    says_key_schema: bool = False
+    """Whether the message about an unknown type says "message key schema" (2.4 to 2.7)."""
     subscriptions: Subscriptions = Subscriptions.FAIL
     after_failure: AfterFailure = AfterFailure.NOTHING
 
@@ -223,6 +228,8 @@ class Profile:
     """Whether TxnOffsetCommit below version 2 gets COORDINATOR_NOT_AVAILABLE during a load (2.6)."""
     validates_commits_alike: bool = True
     """Whether plain and transactional commits share GroupCoordinator.validateOffsetCommit (3.0)."""
+    checks_members_of_empty_groups: bool = False
+    """Whether a commit to an Empty group that names a member but no generation is refused (3.0 to 3.2; KAFKA-14201)."""
     accepts_older_epochs: bool = True
     """Whether a consumer group accepts a commit with an older member epoch if the member has had the partitions since
     that epoch or longer (KIP-1251, 4.3)."""
@@ -249,7 +256,7 @@ class Profile:
     offsets_excuse_unload: bool = True
     """Whether a group with offsets passes the check for an unexpected unload (0.10.2)."""
     logs_partition_in_brackets: bool = False
-    """Whether log lines write `[topic,partition]` (before 0.11)."""
+    """Whether log lines write `[topic,partition]` (before 0.10.2)."""
 
     @property
     def is_java(self) -> bool:
@@ -292,5 +299,5 @@ class Profile:
     def unknown_type_text(self, record_type: int) -> str:
         """The coordinator's message about a type that it neither reads nor skips."""
         if self.says_schema:
-            return f"Unknown offset schema version {record_type}"
+            return f"Unknown {'message key' if self.says_key_schema else 'offset'} schema version {record_type}"
         return f"Unknown group metadata message version: {record_type}"

@@ -117,17 +117,20 @@ def encode_value(record_type: int, version: int, value: Value, *, release: Relea
     return _encode(version, declared.value.writer(version, release), value)
 
 
-def decode_subscription(data: bytes) -> list[str] | None:
+def decode_subscription(data: bytes, *, may_be_short: bool = False) -> list[str] | None:
     """Decode the topics of a classic consumer member's `subscription`, in the order of the subscription, whatever
     version it claims.
 
-    None where the bytes end inside a number (the version, a length, a count): the coordinator then treats the
-    subscription as unknown. Raises MalformedRecord (malformed_subscription) for other bad bytes, on which the
-    coordinator's load fails; from 4.2.2, 4.3.2 and 4.4.0 on, it treats these as unknown, too (KAFKA-20570).
+    None where the bytes end inside a number (the version, a length, a count), with `may_be_short` also where they end
+    inside a topic or before the last one: the coordinator then treats the subscription as unknown. Raises
+    MalformedRecord (malformed_subscription) for other bad bytes, on which the coordinator's load fails; from 4.2.2,
+    4.3.2 and 4.4.0 on, it treats these as unknown, too (KAFKA-20570).
     """
     try:
         return read_subscription(wire.measured(data))
     except wire.Unreadable as error:
+        if may_be_short and isinstance(error, wire.TooShort):
+            return None
         raise MalformedRecord("malformed_subscription", str(error)) from error
     except wire.TooManyItems as error:
         raise MalformedRecord("too_many_items", str(error)) from error

@@ -50,6 +50,11 @@ class Underflow(Unreadable):
     """The bytes end inside a value of fixed size: Java's BufferUnderflowException, which some callers handle."""
 
 
+class TooShort(Unreadable):
+    """The bytes end inside a string or before the last item of a list: before the checks of Kafka 2.8.2 an Underflow,
+    too."""
+
+
 def fixed_reader(layout: str, what: str) -> Reader:
     """Make the reader of a number of fixed size; `layout` is a struct format."""
     packed = struct.Struct(layout)
@@ -111,11 +116,11 @@ def read_compact_length(buf: bytes, pos: int) -> tuple[int, int]:
     return _as_java_int(stored - 1), pos
 
 
-def read_slice(buf: bytes, pos: int, size: int) -> tuple[bytes, int]:
+def read_slice(buf: bytes, pos: int, size: int, error: type[Unreadable] = Unreadable) -> tuple[bytes, int]:
     """Take `size` bytes at `pos`; refuse a size that is negative or beyond the end."""
     end = pos + size
     if size < 0 or end > len(buf):
-        raise Unreadable(f"Error reading byte array of {size} byte(s): only {len(buf) - pos} byte(s) available")
+        raise error(f"Error reading byte array of {size} byte(s): only {len(buf) - pos} byte(s) available")
     return buf[pos:end], end
 
 
@@ -144,7 +149,7 @@ def string_reader(wire_name: str, *, compact: bool, nullable: bool) -> Reader:
             raise Unreadable(f"string field {wire_name} had invalid length {size}")
         end = pos + size
         if end > len(buf):
-            read_slice(buf, pos, size)  # raises
+            read_slice(buf, pos, size, TooShort)  # raises
         return str(buf[pos:end], "utf-8", REPLACE_LIKE_JAVA), end
 
     return read_string
@@ -174,7 +179,7 @@ def array_reader(wire_name: str, read_item: Reader, *, compact: bool, nullable: 
             _check_null(wire_name, nullable=nullable)
             return None, pos
         if count > len(buf) - pos:
-            raise Unreadable(
+            raise TooShort(
                 f"Tried to allocate a collection of size {count}, but there are only {len(buf) - pos} bytes remaining."
             )
         if isinstance(buf, Measured):

@@ -65,8 +65,11 @@ def member(generation, **fields):
 
 SHARE = [group_entry(11, "g", {"epoch": 1, "metadata_hash": 0})]
 O_0_8, O_0_9 = "offset_manager:0.8.2", "offset_manager:0.9"
-G_1_1, G_2_0, G_2_4, G_2_8, G_3_9 = (f"group_metadata_manager:{it}" for it in ("1.1", "2.0", "2.4", "2.8", "3.9"))
-C_4_0, C_4_2, C_4_4 = (f"group_coordinator:{it}" for it in ("4.0.0", "4.2", "4.4"))
+G_1_1, G_2_0, G_2_4, G_2_8, G_3_0, G_3_2, G_3_3, G_3_9 = (
+    f"group_metadata_manager:{it}" for it in ("1.1", "2.0", "2.4", "2.8", "3.0", "3.2", "3.3", "3.9")
+)
+C_3_9, C_4_0, C_4_2, C_4_4 = (f"group_coordinator:{it}" for it in ("3.9", "4.0.0", "4.2", "4.4"))
+WITHOUT_GENERATION = {G_2_8: 0, G_3_0: 25, G_3_2: 25, G_3_3: 0, NEWEST: 0}  # KAFKA-14201
 IN_TRANSACTION = {"is_transactional": True}
 CLASSIC_ON_848 = consumer(classic=CLASSIC_MEMBER)
 OLD_STATIC = {"generation": 5, "member_id": "old", "group_instance_id": "i"}
@@ -83,7 +86,11 @@ CASES = [
     ("nothing, generation 0 in a transaction", [], {**IN_TRANSACTION, "generation": 0}, {G_3_9: 25, G_2_8: 0}),
     ("no group id", [], {"group_id": ""}, {NEWEST: 0, G_2_8: 0}),
     ("no group id, in a transaction", [], {**IN_TRANSACTION, "group_id": ""}, {NEWEST: 24, G_2_0: 24, G_1_1: 0}),
-    ("simple, no member", [commit("g")], {}, {NEWEST: 0, G_2_8: 0}),
+    ("nothing, a member without a generation", [], member(-1), WITHOUT_GENERATION),
+    ("simple, no member", [commit("g")], {}, {NEWEST: 0, G_2_8: 0, G_3_2: 0}),
+    ("simple, a member without a generation", [commit("g")], member(-1), WITHOUT_GENERATION),
+    ("simple, an instance without a generation", [commit("g")], {"group_instance_id": "i"}, WITHOUT_GENERATION),
+    ("simple, request of version 1", [commit("g")], {"api_version": 1}, {G_3_9: 0, C_3_9: 0, C_4_0: 35}),
     ("simple, a member", [commit("g")], member(0), {NEWEST: 25, G_2_8: 25}),
     ("stable, no member", [stable()], {}, {NEWEST: 25, G_2_8: 25}),
     ("stable, its member", [stable()], member(5), {NEWEST: 0, G_3_9: 0, G_2_8: 0}),
@@ -99,7 +106,7 @@ CASES = [
     ("KIP-848, newer epoch", consumer(), member(6), {NEWEST: 113}),
     ("KIP-848, older epoch", consumer(), member(4), {NEWEST: 113, C_4_2: 113}),
     ("KIP-848, older epoch, in a transaction", consumer(), member(4, **V6), {NEWEST: 22, C_4_4: 113}),
-    ("KIP-848, nobody in a transaction", consumer(), IN_TRANSACTION, {NEWEST: 0}),
+    ("KIP-848, nobody in a transaction", consumer(), IN_TRANSACTION, {NEWEST: 0, C_4_0: 0, C_3_9: 25}),
     ("KIP-848, a classic member with an old request", CLASSIC_ON_848, member(5, api_version=8), {NEWEST: 0}),
     ("KIP-848, a classic member's older generation", CLASSIC_ON_848, member(4), {NEWEST: 22, C_4_2: 22}),
     ("share", SHARE, {}, {NEWEST: 69}),

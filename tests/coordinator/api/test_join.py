@@ -165,7 +165,7 @@ def test_an_empty_group_of_another_kind_becomes_a_classic_one(way):
     assert told(joined("4.3.1", member, epoch, **ask))[0] == "MEMBER_ID_REQUIRED"
     assert told(joined("4.3.1", member, epoch, member_id="any", **ask)) == ("NONE", None, None)
     share = group_entry(11, "g", {"epoch": 5, "metadata_hash": 0})
-    assert told(joined("4.3.1", share, **ask))[0] == "UNKNOWN_MEMBER_ID"
+    assert told(joined("4.3.1", share, **ask))[0] == "INCONSISTENT_GROUP_PROTOCOL"
 
 
 @pytest.mark.parametrize("release, is_new", [("4.1", False), ("4.2", True), ("4.3.1", True)])

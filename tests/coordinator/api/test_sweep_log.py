@@ -11,6 +11,9 @@ APPEND = (
     "ERROR Failed to append {} tombstones to __consumer_offsets-3 "
     "for expired/deleted offsets and/or metadata for group {}."
 )
+APPEND_0_10_1 = (
+    "ERROR Failed to append {} tombstones to [__consumer_offsets,3] for expired offsets and/or metadata for group {}."
+)
 MARK = "ERROR Failed to mark {} offsets for deletion in [__consumer_offsets,3]."
 
 
@@ -21,14 +24,15 @@ MARK = "ERROR Failed to mark {} offsets for deletion in [__consumer_offsets,3]."
         ("0.9", OFFSETS, [MARK.format("3 expired")]),
         ("0.9", [], []),
         (
-            "0.10.1",
+            "0.10.1.0",
             PLANNED,
             [
                 MARK.format("2 expired"),
-                MARK.format("1 expired"),
                 "ERROR Failed to mark group a as deleted in [__consumer_offsets,3].",
+                MARK.format("1 expired"),
             ],
         ),
+        ("0.10.1", PLANNED, [APPEND_0_10_1.format(3, "a"), APPEND_0_10_1.format(1, "b")]),
         ("0.10.2", PLANNED, [APPEND.format(3, "a"), APPEND.format(1, "b")]),
         ("3.9", PLANNED, [APPEND.format(3, "a"), APPEND.format(1, "b")]),
     ],
@@ -38,13 +42,27 @@ def test_up_to_3_9_the_cache_has_lost_what_the_log_keeps(release, planned, lines
     assert (list(found.lines), found.leaves_cache) == (lines, True)
 
 
-@pytest.mark.parametrize("release", ["4.0.0", "4.3.1"])
-def test_a_4_x_coordinator_keeps_it_and_tries_again(release):
+@pytest.mark.parametrize(
+    "release, says, timeout",
+    [
+        ("4.0.0", "Writing records to __consumer_offsets-3 failed due to: ...", "tp=__consumer_offsets-3, "),
+        ("4.2.1", "Writing records to __consumer_offsets-3 failed due to: ...", "tp=__consumer_offsets-3, "),
+        (
+            "4.2.2",
+            "Failed to write records to __consumer_offsets-3 due to an unexpected error: ...",
+            "tp=__consumer_offsets-3, ",
+        ),
+        ("4.3.0", "Writing records to __consumer_offsets-3 failed due to: ...", ""),
+        ("4.3", "Failed to write records to __consumer_offsets-3 due to an unexpected error: ...", ""),
+        ("4.3.1", "Failed to write records to __consumer_offsets-3 due to an unexpected error: ...", ""),
+    ],
+)
+def test_a_4_x_coordinator_keeps_it_and_tries_again(release, says, timeout):
     found = failed_tombstones(3, PLANNED, of_broker(release))
     assert not found.leaves_cache
     error, again = found.lines
-    assert error == "ERROR Writing records to __consumer_offsets-3 failed due to: ..."
-    assert "Timeout(tp=__consumer_offsets-3, key=expire-group-metadata)" in again
+    assert error == f"ERROR {says}"
+    assert f"Timeout({timeout}key=expire-group-metadata)" in again
     assert again.startswith("INFO ")
     assert again.endswith("Rescheduling it.")
 

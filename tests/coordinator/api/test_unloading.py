@@ -118,6 +118,7 @@ def test_unexpected_unload(entries, cached, profile, fails):
     [
         (G_2_8, "active", "__consumer_offsets-3"),
         (G_0_10, "active", "[__consumer_offsets,3]"),
+        ("group_metadata_manager:0.10.2", "active", "__consumer_offsets-3"),
         (O_0_9, "acitve", "[__consumer_offsets,3]"),
     ],
 )

@@ -88,7 +88,7 @@ def validate_commit(
     if commit.is_transactional:
         is_known = profile.pending_rule is not PendingRule.NEVER  # transactions came with KIP-98
     else:
-        is_known = not profile.is_java or commit.api_version >= _OLDEST_JAVA_API
+        is_known = not profile.is_java or profile.early_consumer_groups or commit.api_version >= _OLDEST_JAVA_API
     if not is_known:
         return {(item.topic, item.partition): Error.UNSUPPORTED_VERSION for item in commit.partitions}
     outcome: dict[TopicPartition, Error] = {}
@@ -169,17 +169,17 @@ def _java_error(
         case "Share":
             return Error.GROUP_ID_NOT_FOUND
         case "Classic":
-            return _classic_error(commit, view, group)
+            return _classic_error(profile, commit, view, group)
     error = _modern_error(profile, commit, view, group, asked)
     if error is Error.STALE_MEMBER_EPOCH and commit.is_transactional and not has_new_errors:
         return Error.ILLEGAL_GENERATION
     return error
 
 
-def _classic_error(commit: Commit, view: PartitionView, group: LoadedGroup) -> Error:
+def _classic_error(profile: Profile, commit: Commit, view: PartitionView, group: LoadedGroup) -> Error:
     """ClassicGroup.validateOffsetCommit, and GroupCoordinator.validateOffsetCommit from 3.0 on."""
     is_empty = group.state == "Empty"
-    if commit.generation < 0 and is_empty:
+    if commit.generation < 0 and is_empty and not profile.checks_members_of_empty_groups:
         return Error.NONE
     if commit.names_a_member:
         error = member_error(commit.member_id, commit.group_instance_id, view.members(group.group_id))
@@ -216,7 +216,8 @@ def _modern_error(
     members = view.members(group.group_id)
     if commit.generation < 0 and not members:
         return Error.NONE
-    if commit.is_transactional and not commit.names_a_member and commit.generation == NO_GENERATION:
+    is_anonymous = commit.is_transactional and not commit.names_a_member and commit.generation == NO_GENERATION
+    if is_anonymous and not profile.early_consumer_groups:
         return Error.NONE
     member = next((member for member in members if member.member_id == commit.member_id), None)
     if member is None:
@@ -244,11 +245,11 @@ def _scala_error(profile: Profile, commit: Commit, view: PartitionView, group: L
     if not profile.reads(2):
         return Error.NONE
     if group is None:
-        if not commit.is_transactional:
-            return Error.NONE if commit.generation < 0 else Error.ILLEGAL_GENERATION
+        if not commit.is_transactional and commit.generation >= 0:
+            return Error.ILLEGAL_GENERATION
         group = LoadedGroup(group_id=commit.group_id)  # created first, then the commit is validated against it
     if profile.validates_commits_alike:
-        return _classic_error(commit, view, group)
+        return _classic_error(profile, commit, view, group)
     members = view.members(group.group_id)
     if profile.fences_static_members and commit.group_instance_id is not None:
         holder = _holder_of(commit.group_instance_id, members)

@@ -82,7 +82,7 @@ def join_group(coordinator: Coordinator, join: Join, *, syncing: Collection[str]
             return JoinAnswer(error=error, group=None if error is Error.NONE else found)
         is_converted = found.group_type == "Consumer" or profile.converts_streams_groups
         if found.group_type == "Share" or members or not is_converted:
-            return JoinAnswer(error=Error.UNKNOWN_MEMBER_ID, group=found)
+            return JoinAnswer(error=Error.INCONSISTENT_GROUP_PROTOCOL, group=found)
         found = None  # the tombstones of this group are written with the classic group's record
     if found is None and join.member_id:
         return JoinAnswer(error=Error.UNKNOWN_MEMBER_ID)

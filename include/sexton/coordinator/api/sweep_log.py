@@ -15,13 +15,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from sexton.coordinator.profile import Profile
+from sexton.coordinator.profile import Profile, Release
+from sexton.coordinator.releases import reaches
 from sexton.coordinator.tombstones import OFFSET_TYPE
 from sexton.topics import OFFSETS_TOPIC
 
-_BY_APPEND = (0, 10, 2)
+_BY_GROUP = (0, 10, 1, 1)
 """From this release on the tombstones of a group, of its offsets and its own, are one append, with one log line."""
 _QUIET_IF_NONE = (2, 7)
+_WITHOUT_PLACE = (4, 3)
+"""From this release on the event does not name the log partition."""
+_UNEXPECTED = (4, 2, 2), (4, 3, 1)
+"""From these releases on the error has another text; 4.3.0 was released before the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,35 +43,36 @@ class FailedTombstones:
 def failed_tombstones(log_partition: int, tombstones: Iterable[tuple[str, int]], profile: Profile) -> FailedTombstones:
     """The result where every append of these tombstones fails: (group_id, record type) of each, by group."""
     if profile.is_java:
-        place = f"{OFFSETS_TOPIC}-{log_partition}"
-        event = f"The write event Timeout(tp={place}, key=expire-group-metadata) for the timer expire-group-metadata"
-        lines = (
-            f"ERROR Writing records to {place} failed due to: ...",
-            f"INFO {event} failed due to ... Rescheduling it.",
-        )
-        return FailedTombstones(lines=lines, leaves_cache=False)
+        place, timer = f"{OFFSETS_TOPIC}-{log_partition}", "expire-group-metadata"
+        timeout = f"key={timer}" if _is_since(profile, _WITHOUT_PLACE) else f"tp={place}, key={timer}"
+        error = f"Writing records to {place} failed due to: ..."
+        if _is_since(profile, _UNEXPECTED[_is_since(profile, _WITHOUT_PLACE)]):
+            error = f"Failed to write records to {place} due to an unexpected error: ..."
+        again = f"The write event Timeout({timeout}) for the timer {timer} failed due to ... Rescheduling it."
+        return FailedTombstones(lines=(f"ERROR {error}", f"INFO {again}"), leaves_cache=False)
     return FailedTombstones(lines=tuple(_scala_lines(log_partition, [*tombstones], profile)), leaves_cache=True)
 
 
 def _scala_lines(log_partition: int, tombstones: list[tuple[str, int]], profile: Profile) -> Iterator[str]:
-    place = f"{OFFSETS_TOPIC}-{log_partition}"
-    if profile.release >= _BY_APPEND:
-        for group_id, own in groupby(tombstones, itemgetter(0)):
-            yield (
-                f"ERROR Failed to append {len([*own])} tombstones to {place} for expired/deleted offsets and/or "
-                f"metadata for group {group_id}."
-            )
-        return
-    place = f"[{OFFSETS_TOPIC},{log_partition}]"
-    what = "expired" if profile.reads(2) else "stale"
-    offsets = [group_id for group_id, record_type in tombstones if record_type <= OFFSET_TYPE]
-    # all offsets are one append; in 0.10.1 those of each group are
-    appends = [len([*run]) for _, run in groupby(offsets)] if profile.deletes_groups else [len(offsets)]
-    for count in filter(None, appends):
-        yield f"ERROR Failed to mark {count} {what} offsets for deletion in {place}."
-    for group_id, record_type in tombstones:
-        if record_type > OFFSET_TYPE:
+    is_old = profile.logs_partition_in_brackets
+    place = f"[{OFFSETS_TOPIC},{log_partition}]" if is_old else f"{OFFSETS_TOPIC}-{log_partition}"
+    what = ("expired" if is_old else "expired/deleted") if profile.reads(2) else "stale"
+    # up to 0.10.0 a sweep removes no groups, and all offsets are one append
+    by_group = groupby(tombstones, itemgetter(0)) if profile.deletes_groups else [("", iter(tombstones))]
+    for group_id, own in by_group:
+        types = [record_type for _, record_type in own]
+        if _is_since(profile, _BY_GROUP):
+            end = f"for {what} offsets and/or metadata for group {group_id}."
+            yield f"ERROR Failed to append {len(types)} tombstones to {place} {end}"
+            continue
+        if offsets := sum(record_type <= OFFSET_TYPE for record_type in types):
+            yield f"ERROR Failed to mark {offsets} {what} offsets for deletion in {place}."
+        if offsets < len(types):
             yield f"ERROR Failed to mark group {group_id} as deleted in {place}."
+
+
+def _is_since(profile: Profile, release: Release) -> bool:
+    return reaches(profile.release, release, last=profile.release)
 
 
 def removed_lines(offsets: int, records: Mapping[int, int], profile: Profile) -> list[str]:

@@ -38,14 +38,18 @@ def removal_causes(group: Group, *, keeps_offsets: bool, profile: Profile) -> tu
 
 def possible_removals(profile: Profile, *, is_swept: bool = True, is_share: bool = False) -> tuple[str, ...]:
     """The operations that remove an Empty group without offsets in this release: LAST_MEMBER_LEFT, or the sweep
-    (whatever the group's age) and DeleteGroups, as kinds of offset_changes."""
+    (whatever the group's age) and DeleteGroups, as kinds of offset_changes. Up to 3.9 also OffsetDelete, and the
+    deletion of any topic, which cleans up every group (cleanupGroupMetadata)."""
     if not has_empty_state(profile):
         return (LAST_MEMBER_LEFT,)
-    sweeps = is_swept and (not is_share or profile.deletes_share_groups)
-    return (
-        *((ChangeKind.EXPIRED.value,) if sweeps else ()),
-        *((ChangeKind.GROUP_DELETED.value,) if profile.has_delete_groups else ()),
-    )
+    is_cleaned = is_swept and profile.batch_per_group
+    possible = {
+        ChangeKind.EXPIRED: is_swept and (not is_share or profile.deletes_share_groups),
+        ChangeKind.GROUP_DELETED: profile.has_delete_groups,
+        ChangeKind.DELETED: is_cleaned and profile.has_offset_delete,
+        ChangeKind.TOPIC_DELETED: is_cleaned and profile.drops_deleted_topics,
+    }
+    return tuple(kind.value for kind, is_possible in possible.items() if is_possible)
 
 
 def removal_after(causes: list[str], profile: Profile) -> tuple[str, ...]:

@@ -36,11 +36,18 @@ DATED_RULES: DatedRules = (
             "maps_replica_errors": True,
         },
     ),
-    ((0, 10, 2), {"drops_deleted_topics": True, "offsets_excuse_unload": True, "has_group_errors": True}),
+    (
+        (0, 10, 2),
+        {
+            "logs_partition_in_brackets": False,
+            "drops_deleted_topics": True,
+            "offsets_excuse_unload": True,
+            "has_group_errors": True,
+        },
+    ),
     (
         (0, 11),
         {
-            "logs_partition_in_brackets": False,
             "newest_format": 2,
             "pending_rule": PendingRule.IF_TRANSACTIONAL,
             "empty_control_batch_fails": True,
@@ -76,16 +83,46 @@ DATED_RULES: DatedRules = (
             "group_value_version": 3,
         },
     ),
-    ((2, 4), {"subscriptions": Subscriptions.UNKNOWN, "expiry": Expiry.UNSUBSCRIBED, "has_offset_delete": True}),
+    (
+        (2, 4),
+        {
+            "subscriptions": Subscriptions.UNKNOWN,
+            "expiry": Expiry.UNSUBSCRIBED,
+            "has_offset_delete": True,
+            "says_key_schema": True,
+        },
+    ),
     ((2, 5), {"supports_stable_fetch": True, "validates_transactional_members": True}),
     ((2, 6), {"hides_loading": True}),
     ((2, 6, 1), {"forgets_state_timestamp": False}),
-    ((2, 7), {"subscriptions": Subscriptions.FAIL}),
+    ((2, 7), {"subscriptions": Subscriptions.FAIL_UNLESS_SHORT}),
     ((2, 8), {"says_schema": False}),
-    ((3, 0), {"instances_may_repeat": False, "validates_commits_alike": True}),
+    ((2, 8, 2), {"subscriptions": Subscriptions.FAIL}),
+    (
+        (3, 0),
+        {
+            "subscriptions": Subscriptions.FAIL_UNLESS_SHORT,
+            "instances_may_repeat": False,
+            "validates_commits_alike": True,
+            "checks_members_of_empty_groups": True,
+        },
+    ),
+    ((3, 0, 2), {"subscriptions": Subscriptions.FAIL}),
+    ((3, 1), {"subscriptions": Subscriptions.FAIL_UNLESS_SHORT}),
+    ((3, 1, 2), {"subscriptions": Subscriptions.FAIL}),
+    ((3, 2), {"subscriptions": Subscriptions.FAIL_UNLESS_SHORT}),
+    ((3, 2, 2), {"subscriptions": Subscriptions.FAIL}),
+    ((3, 3), {"checks_members_of_empty_groups": False}),
     ((3, 4, 1), {"skips_unknown_types": True, "value_versions": {0: 4, 1: 4, 2: 4}}),
     ((3, 7, 1), {"sweeps_all_that_is_due": True}),
 )
-"""Not modelled: 0.11.0.0 installs groups every 5 MiB while it reads and does not replace them later, so that it serves
-old offsets of larger logs (KAFKA-5600, fixed in 0.11.0.1).
+"""Not modelled:
+
+- an empty newest segment whose base offset is beyond the last record: up to 0.10.2 it ends the load, up to 2.4.0 the
+  load never ends (KAFKA-9065)
+- up to 0.10.1.0 a retention of more than 35,791,394 minutes overflows (KAFKA-4472)
+- 0.11.0.0 installs groups every 5 MiB while it reads and does not replace them later, so that it serves old offsets of
+  larger logs (KAFKA-5600, fixed in 0.11.0.1)
+- from 2.4 on a sweep while members join a group that was Empty expires by the age of the commits (KAFKA-13636, fixed in
+  2.8.2, 3.0.1, 3.1.1)
 """

@@ -101,9 +101,9 @@ class ClassicGroup(Group):
         try:
             # Kafka stops at the first subscription too short for its version and leaves the rest unread, in the order
             # of a hash map; here a malformed one ends the load at any position.
-            topics = decode_subscription(subscription)
+            topics = decode_subscription(subscription, may_be_short=rule is Subscriptions.FAIL_UNLESS_SHORT)
         except MalformedRecord as error:
-            if rule is Subscriptions.FAIL or error.reason == "too_many_items":
+            if rule is not Subscriptions.UNKNOWN or error.reason == "too_many_items":
                 raise
             return None
         return None if topics is None else frozenset(topics)

@@ -242,7 +242,7 @@ def test_member_rows():
     (row,) = replay(streams_member(), streams_task()).by_id["g"].to_member_rows()
     assert row["assignment"] == ["0-0", "0-1", "0 (standby)-0", "0 (standby)-1"]
     (row,) = replay(streams_member(), streams_task(), topology()).by_id["g"].to_member_rows()
-    assert row["assignment_epochs"] == ["repartition-0@1", "repartition-1@1", "t-0@1", "t-1@1"]
+    assert row["assignment_epochs"] == ["0-0@1", "0-1@1"]
 
 
 def parts(number, *partitions, epochs):

@@ -48,6 +48,12 @@ GROUPS = Table(
             "whether the coordinator could read every subscription; if not, subscribed_topics is meaningless",
         ),
         strings(
+            "subtopologies",
+            "streams groups: entries `<subtopology>@<source topic>`; NULL for other groups",
+            nullable=True,
+            known_from="log",
+        ),
+        strings(
             "left_targets",
             "ids with a target assignment but no member: while one is left, the group cannot be deleted, and once the "
             "group is Empty without an offset to keep, the sweep of its log partition fails; NULL for classic groups",

@@ -27,7 +27,7 @@ MEMBERS = Table(
         strings(
             "assignment_epochs",
             "consumer groups: entries `<topic id>-<partition>@<member epoch of its assignment>`, including what it "
-            "has yet to revoke (KIP-1251); streams groups: `<source topic>-<partition>@...` for its active tasks",
+            "has yet to revoke (KIP-1251); streams groups: `<subtopology>-<partition>@...` of its active tasks",
             nullable=True,
             known_from="log",
         ),

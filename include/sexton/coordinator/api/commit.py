@@ -233,7 +233,8 @@ def _modern_error(
     is_streams = group.group_type == "Streams"
     may_be_older = profile.accepts_older_task_epochs if is_streams else profile.accepts_older_epochs
     if may_be_older and commit.generation < epoch:
-        places = [(item.topic if is_streams else item.topic_id or "", item.partition) for item in asked]
+        owners = [group.subtopologies.get(item.topic) if is_streams else item.topic_id for item in asked]
+        places = [(owner or "", item.partition) for owner, item in zip(owners, asked, strict=True)]
         since = [member.assignment_epochs.get(place) for place in places]
         if all(assigned is not None and commit.generation >= assigned for assigned in since):
             return Error.NONE

@@ -35,12 +35,16 @@ class LoadedGroup:
     """Former members that still have a target assignment; of the new types."""
     subscription_known: bool = True
     """Whether the coordinator knows the group's subscription; for a streams group, whether it has a topology."""
+    subtopologies: Mapping[str, str] = field(default_factory=dict)
+    """The subtopology of a streams group that reads a topic, by topic."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "LoadedGroup":
         """A group from a row of the table `groups`, or of `Group.to_group_row`."""
-        left = tuple(row["left_targets"] or ())
-        return cls(**{name: row[name] for name in cls.__slots__ if name != "left_targets"}, left_targets=left)
+        read = (text.rpartition("@") for text in row["subtopologies"] or ())
+        own: dict[str, Any] = {"left_targets": tuple(row["left_targets"] or ())}
+        own["subtopologies"] = {topic: subtopology_id for subtopology_id, _, topic in read}
+        return cls(**{name: row[name] for name in cls.__slots__ if name not in own}, **own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +62,7 @@ class LoadedMember:
     """`<topic, topic id or subtopology>-<partition>` each."""
     assignment_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The member epoch since which the member has each partition, by (topic id, partition), in a streams group by
-    (topic, partition); empty without such epochs in its record (KIP-1251, KAFKA-19779)."""
+    (subtopology, partition); empty without such epochs in its record (KIP-1251, KAFKA-19779)."""
     rebalance_timeout_ms: int | None = None
     member_metadata: bytes | None = None
     """The subscription of a classic group's member, as the member sent it; None for other types."""

@@ -135,6 +135,7 @@ class Group(ABC):
             "member_count": self.member_count,
             "subscribed_topics": None if topics is None else sorted(topics),
             "subscription_known": topics is not None,
+            "subtopologies": None,
             "left_targets": None if self.left_targets is None else list(self.left_targets),
             "log_offset": self.log_offset,
         }
@@ -329,10 +330,6 @@ class ModernGroup(Group):
         """A member's assignment as describe requests show it, by topic id or subtopology."""
         return member.assigned
 
-    def epochs_of_partitions(self, epochs: Mapping[tuple[Any, int], int]) -> Mapping[tuple[Any, int], int]:
-        """A member's `assignment_epochs` by what a commit names: topic id, or topic."""
-        return epochs
-
     def member_row(self, member: Member) -> dict[str, Any]:
         row = self.common_row(member, member.subscribed_topics) | {
             "rack_id": member.rack_id,
@@ -340,7 +337,7 @@ class ModernGroup(Group):
             "assignment": assignment_text(self.described_assignment(member)),
         }
         if member.assignment_epochs is not None:
-            epochs = sorted(self.epochs_of_partitions(member.assignment_epochs).items())
+            epochs = sorted(member.assignment_epochs.items())
             row["assignment_epochs"] = [f"{id_text(topic)}-{number}@{epoch}" for (topic, number), epoch in epochs]
         return row
 

@@ -148,14 +148,9 @@ class StreamsGroup(ModernGroup):
             assignment_epochs=epochs_by_partition("subtopology_id", value.member_epoch, revoking[0], assigned[0]),
         )
 
-    def epochs_of_partitions(self, epochs: Mapping[tuple[Any, int], int]) -> Mapping[tuple[Any, int], int]:
-        """By source topic: a commit names no task (StreamsGroup.createAssignmentEpochValidator)."""
-        return {
-            (topic, number): epoch
-            for topic, owner in (self.subtopologies or {}).items()
-            for (subtopology_id, number), epoch in epochs.items()
-            if subtopology_id == owner
-        }
+    def to_group_row(self) -> dict[str, Any]:
+        read = sorted((self.subtopologies or {}).items())
+        return super().to_group_row() | {"subtopologies": [f"{owner}@{topic}" for topic, owner in read]}
 
     def _check_tasks(self, assigned: "_TasksByKind", revoking: "_TasksByKind") -> None:
         if 22 in self.profile.refuses_repeats:

@@ -99,12 +99,11 @@ def answer(session: ClusterSession, commit: Commit, api_version: int, topic_id: 
     }
     request = OffsetCommitRequest(version=api_version, topics=[Topic(**called, partitions=[part])], **own)
     passing = {Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS}
-    found: list[Error] = []
 
-    def ask() -> bool:
+    def ask() -> list[Error]:
         (topic,) = session.call(request).topics
-        found[:] = [Error(topic.partitions[0].error_code)]
-        return found[0] not in passing
+        error = Error(topic.partitions[0].error_code)
+        return [] if error in passing else [error]
 
-    until(ask, passing=(BrokerError,))
-    return found[0]
+    (error,) = until(ask, passing=(BrokerError,))
+    return error

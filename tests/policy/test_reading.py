@@ -56,7 +56,11 @@ MANY = ", ".join(f"a{number}" for number in range(257))
         ("version: 2\n", "p.yaml:1: version: this Sexton does not read version 2"),
         ("version: one\n", "p.yaml:1: version: 'one' does not fit (write `version: 1`)"),
         ("version: 1\nversion: 1\n", "p.yaml:2: the key 'version' comes twice, first in line 1"),
-        ("version: 1\n---\nversion: 1\n", "p.yaml:2: not valid YAML for a policy: expected a single document in"),
+        (
+            "version: 1\n---\nversion: 1\n",
+            "p.yaml:2: not valid YAML for a policy: expected a single document in the stream, but found another "
+            "document",
+        ),
         ("version: 1\nrulez: []\n", "p.yaml:2: unknown key 'rulez' (did you mean rules?)"),
         ("version: 1\nqqqq: []\n", "p.yaml:2: unknown key 'qqqq' (known: version, limits, holds, rules, tests)"),
         ("version: 1\nrules: 5\n", "p.yaml:2: rules: '5' does not fit (a list of rules"),

@@ -86,7 +86,10 @@ def test_what_is_odd_is_told_where_there_is_any(tmp_path: Path) -> None:
     [
         ({"replicas": REPLICAS}, "replicas, 2023-11-14 21:13:20 UTC"),
         ({"transactions": TRANSACTIONS}, "transactions, 2023-11-14 21:13:20 UTC: 5 open transactions, 2 hang and hold"),
-        ({"lag": LAG}, "lag, 2023-11-14 21:13:20 UTC: 1,200 offsets, the largest lag is at least 1 d 1 h; 3"),
+        (
+            {"lag": LAG},
+            "lag, 2023-11-14 21:13:20 UTC: 1,200 offsets, the largest lag is at least 1 d 1 h; 3 offsets of 2",
+        ),
     ],
     ids=["replicas", "transactions", "lag"],
 )

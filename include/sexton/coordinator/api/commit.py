@@ -234,8 +234,8 @@ def _modern_error(
     may_be_older = profile.accepts_older_task_epochs if is_streams else profile.accepts_older_epochs
     if may_be_older and commit.generation < epoch:
         owners = [group.subtopologies.get(item.topic) if is_streams else item.topic_id for item in asked]
-        places = [(owner or "", item.partition) for owner, item in zip(owners, asked, strict=True)]
-        since = [member.assignment_epochs.get(place) for place in places]
+        places = zip(owners, asked, strict=True)
+        since = [member.assignment_epochs.get((owner or "", item.partition)) for owner, item in places]
         if all(assigned is not None and commit.generation >= assigned for assigned in since):
             return Error.NONE
     return stale_error(member)

@@ -25,7 +25,7 @@ _BY_GROUP = (0, 10, 1, 1)
 _QUIET_IF_NONE = (2, 7)
 _WITHOUT_PLACE = (4, 3)
 """From this release on the event does not name the log partition."""
-_UNEXPECTED = (4, 2, 2), (4, 3, 1)
+_UNEXPECTED, _UNEXPECTED_AGAIN = (4, 2, 2), (4, 3, 1)
 """From these releases on the error has another text; 4.3.0 was released before the first."""
 
 
@@ -44,9 +44,10 @@ def failed_tombstones(log_partition: int, tombstones: Iterable[tuple[str, int]],
     """The result where every append of these tombstones fails: (group_id, record type) of each, by group."""
     if profile.is_java:
         place, timer = f"{OFFSETS_TOPIC}-{log_partition}", "expire-group-metadata"
-        timeout = f"key={timer}" if _is_since(profile, _WITHOUT_PLACE) else f"tp={place}, key={timer}"
+        is_short = _is_since(profile, _WITHOUT_PLACE)
+        timeout = f"key={timer}" if is_short else f"tp={place}, key={timer}"
         error = f"Writing records to {place} failed due to: ..."
-        if _is_since(profile, _UNEXPECTED[_is_since(profile, _WITHOUT_PLACE)]):
+        if _is_since(profile, _UNEXPECTED_AGAIN if is_short else _UNEXPECTED):
             error = f"Failed to write records to {place} due to an unexpected error: ..."
         again = f"The write event Timeout({timeout}) for the timer {timer} failed due to ... Rescheduling it."
         return FailedTombstones(lines=(f"ERROR {error}", f"INFO {again}"), leaves_cache=False)
